@@ -13,6 +13,7 @@ import yaml
 
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
+from nodectl.jobs.remedies import classes
 from nodectl.profiles.support import published_files
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -55,9 +56,15 @@ def data_tables() -> Tables:
     return {"published": [head, *rows]}
 
 
+def class_table() -> Tables:
+    """Return each class of a job's end with what it means."""
+    return {"classes": [["class", "means"], *([f"`{name}`", row["means"]] for name, row in classes().items())]}
+
+
 PAGES: dict[str, Callable[[], Tables]] = {
     "report.md": alert_tables,
     "evidence.md": data_tables,
+    "jobs.md": class_table,
 }
 
 

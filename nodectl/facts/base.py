@@ -4,7 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 from nodectl.common.counting import counted
@@ -121,9 +122,15 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
         return Unread("unknown", f"not understood: {clipped(str(error), _LONGEST_REASON)}", garbled=True)
 
 
-def script(key: str, text: str, *, hardware: bool = False, waits: bool = False) -> Command:
-    """Return a program for sh, which exits with NOT_THERE where the host has no such thing."""
-    return Command(key, ("sh", "-c", text), hardware=hardware, waits=waits)
+@cache
+def shell(name: str) -> str:
+    """Return a program of facts/shell/ for sh: what stands below the comment at its head, and an empty line."""
+    return Path(__file__).with_name("shell").joinpath(f"{name}.sh").read_text(encoding="utf-8").partition("\n\n")[2]
+
+
+def script(key: str, text: str = "", *, hardware: bool = False, waits: bool = False) -> Command:
+    """Return a program for sh, by default the key's, which exits with NOT_THERE where the host has no such thing."""
+    return Command(key, ("sh", "-c", text or shell(key)), hardware=hardware, waits=waits)
 
 
 def text_fact(

@@ -23,20 +23,6 @@ from nodectl.facts.base import (
 from nodectl.facts.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 from nodectl.model.recording import Command, Recording
 
-# NAME VALUE a line
-_FIRMWARE_SHOW = """\
-cd /sys/class/dmi/id 2>/dev/null && for name in sys_vendor product_name bios_version bios_date; do
-  value=
-  read -r value 2>/dev/null <$name && printf '%s\\t%s\\n' "$name" "$value"
-done
-awk '/^microcode[ \\t]*: / && !seen[$0]++ { sub(/[ \\t]*: /, "\\t"); print }' /proc/cpuinfo 2>/dev/null
-for disk in /sys/class/nvme/nvme*; do
-  model= firmware=
-  read -r model 2>/dev/null <"$disk/model" && read -r firmware <"$disk/firmware_rev" || continue
-  printf 'nvme\\t%s\\t%s\\n' "$model" "$firmware"
-done
-exit 0
-"""
 _LINE = re.compile(r"(\w+)\s+(.*)")
 
 
@@ -75,21 +61,14 @@ def _parse_firmware(text: str) -> Firmware:
 
 FIRMWARE_FACT = text_fact(
     "firmware",
-    script("firmware", _FIRMWARE_SHOW, hardware=True),
+    script("firmware", hardware=True),
     _parse_firmware,
     lambda firmware: f"board {firmware.board.get('bios_version', '?')}, microcode {listed(firmware.microcode, '?')}",
     row=132,
 )
 
 
-# with the words under which a recording's mask looks for serial numbers
-_HOST_SERIAL_SHOW = """\
-serial=
-read -r serial 2>/dev/null </sys/class/dmi/id/product_serial
-[ -n "$serial" ] || exit 3
-printf 'serial number: %s\\n' "$serial"
-"""
-_HOST_SERIAL_COMMAND: Command = script("host-serial", _HOST_SERIAL_SHOW, hardware=True)
+_HOST_SERIAL_COMMAND: Command = script("host-serial", hardware=True)
 # makers who set none leave words there (`System Serial Number`, `Default string`, `None`), or a row of digits
 _NUMBER = re.compile(r"(?!(.)\1*$)(?!0?123456789)(?=\D*\d)\S{4,64}")
 

@@ -6,38 +6,9 @@ from dataclasses import dataclass
 
 from nodectl.common.counting import counted
 from nodectl.common.node_paths import FIND_NCCL_CONF
-from nodectl.facts.base import Fact, entry, file_text, listed, script, text_fact
+from nodectl.facts.base import Fact, entry, file_text, listed, script, shell, text_fact
 from nodectl.model.recording import Command, Recording
 
-# FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
-_HOST_FILES_SHOW = """\
-for file in /etc/nccl.conf "${nccl_conf:-$home/.nccl.conf}"; do
-  [ -r "$file" ] || continue
-  while IFS== read -r name value; do
-    [ "$name" != NCCL_TOPO_FILE ] || [ -r "$value" ] || printf 'missing\\t%s\\n' "$value"
-  done <"$file"
-done
-[ -z "$nccl_conf" ] || [ -r "$nccl_conf" ] || printf 'missing\\t%s\\n' "$nccl_conf"
-set --
-for file in /etc/machine-id /etc/hosts /etc/environment /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc \\
-  /etc/bashrc "$home"/.profile "$home"/.bash_profile "$home"/.bashrc; do
-  [ ! -r "$file" ] || set -- "$@" "$file"
-done
-exec awk -v home="$home/" '
-FILENAME == "/etc/machine-id" || FILENAME == "/etc/hosts" { print FILENAME "\\t" $0; next }
-/^[ \\t]*#/ { next }
-{
-  rest = " " $0
-  while (match(rest, /[^A-Za-z0-9_](NCCL_[A-Z0-9_]+|CUDA_[A-Z0-9_]+|LD_LIBRARY_PATH|LD_PRELOAD)=/)) {
-    name = substr(rest, RSTART + 1, RLENGTH - 1)
-    rest = substr(rest, RSTART + RLENGTH)
-    match(rest, /^("[^"]*"|\\047[^\\047]*\\047|[^ \\t;&|)]*)/)
-    file = index(FILENAME, home) == 1 ? "~/" substr(FILENAME, length(home) + 1) : FILENAME
-    print file "\\t" name substr(rest, 1, RLENGTH)
-    rest = " " substr(rest, RLENGTH + 1)
-  }
-}' "$@"
-"""
 _MACHINE_ID, _HOSTS = "/etc/machine-id", "/etc/hosts"
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -97,7 +68,11 @@ def _host_files_words(files: HostFiles) -> str:
 
 
 HOST_FILES_FACT = text_fact(
-    "host_files", script("host-files", FIND_NCCL_CONF + _HOST_FILES_SHOW), _parse_host_files, _host_files_words, row=845
+    "host_files",
+    script("host-files", FIND_NCCL_CONF + shell("host-files")),
+    _parse_host_files,
+    _host_files_words,
+    row=845,
 )
 
 
@@ -105,14 +80,7 @@ SYSTEM, HOME = "/etc/nccl.conf", "~/.nccl.conf"
 _SYSTEM = Command("nccl-conf", ("cat", SYSTEM))
 # no line of NCCL's begins so
 _NAMED = "NCCL_CONF_FILE\t"
-_OF_LOGIN = """\
-[ -z "$nccl_conf" ] || printf 'NCCL_CONF_FILE\\t%s\\n' "$nccl_conf"
-file=${nccl_conf:-$home/.nccl.conf}
-[ ! -e "$file" ] && [ ! -L "$file" ] || exec cat "$file"
-printf 'cat: %s: No such file or directory\\n' "$file" >&2
-exit 1
-"""
-_USER = script("nccl-conf-user", FIND_NCCL_CONF + _OF_LOGIN, waits=True)
+_USER = script("nccl-conf-user", FIND_NCCL_CONF + shell("nccl-conf-user"), waits=True)
 
 
 @dataclass(frozen=True, slots=True)

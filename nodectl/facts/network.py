@@ -10,38 +10,10 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, UnknownError, matches, output, rows, script, text_fact, whole
 from nodectl.model.recording import Command, Recording
 
-# NAME, then name=value between tabs; only a device of its own has a driver, and only that costs processes
-_LIST = """\
-cd /sys/class/net || exit
-for name in *; do
-  read -r index <"$name/ifindex" || continue
-  mac= speed= duplex= driver= firmware= numa= pci=
-  read -r mac <"$name/address"
-  read -r speed <"$name/speed"
-  read -r duplex <"$name/duplex"
-  if [ -e "$name/device/driver" ]; then
-    # readlink would be a process
-    cd -P "/sys/class/net/$name/device/driver" && driver=${PWD##*/}
-    cd -P "/sys/class/net/$name/device" && pci=${PWD##*/}
-    cd /sys/class/net || exit
-    read -r numa <"$name/device/numa_node"
-    while IFS=: read -r key value; do
-      [ "$key" != firmware-version ] || firmware=${value# }
-    done <<EOF
-$(ethtool -i "$name")
-EOF
-  fi
-  set -- "$name"/queues/rx-*; rx=$#
-  set -- "$name"/queues/tx-*; tx=$#
-  printf '%s\\tindex=%s\\tmac=%s\\tspeed=%s\\tduplex=%s\\tdriver=%s\\tpci=%s\\tnuma=%s\\trx_queues=%s\\ttx_queues=%s' \\
-    "$name" "$index" "$mac" "$speed" "$duplex" "$driver" "$pci" "$numa" "$rx" "$tx"
-  printf '\\tfirmware=%s\\n' "$firmware"
-done 2>/dev/null
-"""
 _NICS_COMMANDS = (
     # twice -s: the counters of carrier and checksums too
     Command("ip-address", ("ip", "-json", "-s", "-s", "-d", "address", "show")),
-    script("nics-sysfs", _LIST),
+    script("nics-sysfs"),
 )
 
 
@@ -178,27 +150,6 @@ NICS_FACT = Fact(
 
 
 _RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
-# NAME NUMA CPUS a line, then lines of it: irq N CPUS, and `ethtool -g` as it is; last how the settings are kept
-_NIC_SETUP_SHOW = """\
-cd /sys/class/net || exit
-for name in *; do
-  cd -P "/sys/class/net/$name/device/subsystem" && bus=$PWD || bus= # readlink would be a process
-  cd /sys/class/net || exit
-  [ "$bus" = /sys/bus/pci ] || continue
-  numa= cpus=
-  read -r numa <"$name/device/numa_node"
-  read -r cpus <"$name/device/local_cpulist"
-  printf 'nic\\t%s\\t%s\\t%s\\n' "$name" "$numa" "$cpus"
-  for each in "$name"/device/msi_irqs/*; do
-    irq=${each##*/} affinity=
-    read -r affinity <"/proc/irq/$irq/smp_affinity_list" || continue
-    printf 'irq\\t%s\\t%s\\n' "$irq" "$affinity"
-  done
-  printf 'qos\\t%s\\n' "$(dcb pfc show dev "$name" && dcb app show dev "$name" | tr '\\n' ' ')" | tr -s ' \\n' ' '
-  echo
-  ethtool -g "$name"
-done 2>/dev/null
-"""
 _BOOT = "[ -d /run/systemd/system ] || exit 3; systemctl is-active irqbalance; grep '' /etc/nodectl/nic.json; exit 0"
 
 
@@ -264,7 +215,7 @@ def _nic_setup_words(setup: NicSetup) -> str:
 
 NIC_SETUP_FACT = Fact(
     "nic_setup",
-    (script("nic-queues", _NIC_SETUP_SHOW, hardware=True), script("nic-boot", _BOOT, waits=True)),
+    (script("nic-queues", hardware=True), script("nic-boot", _BOOT, waits=True)),
     _read_nic_setup,
     _nic_setup_words,
     row=201,
@@ -272,24 +223,6 @@ NIC_SETUP_FACT = Fact(
 )
 
 
-# NAME KIND VALUE a line, of interfaces that a RDMA device has
-_FLOW_CONTROL_SHOW = """\
-cd /sys/class/infiniband 2>/dev/null || exit 3
-set -- */device/net/*
-[ -d "$1" ] || exit 3
-for each; do
-  name=${each##*/} on=
-  [ "$(cat "/sys/class/net/$name/type" 2>/dev/null)" = 1 ] || continue
-  if command -v dcb >/dev/null 2>&1; then
-    pfc=$(dcb pfc show dev "$name" prio-pfc 2>/dev/null | tr -s ' \\n' ' ') && printf '%s\\tpfc\\t%s\\n' "$name" "$pfc"
-  fi
-  for side in roce_np roce_rp; do
-    set -- "/sys/class/net/$name/ecn/$side/enable/"*
-    [ -e "$1" ] && printf '%s\\t%s\\t%s\\n' "$name" "$side" "$(cat "$@" 2>/dev/null | tr -d '\\n')"
-  done
-done
-exit 0
-"""
 _FLOW_CONTROL_LINE = re.compile(r"(\S+)\t(pfc|roce_np|roce_rp)\t(.*)")
 _ON = re.compile(r"\b([0-7]):on\b")
 
@@ -343,7 +276,7 @@ def _parse_flow_control(text: str) -> FlowControl:
 
 FLOW_CONTROL_FACT = text_fact(
     "flow_control",
-    script("flow-control", _FLOW_CONTROL_SHOW, hardware=True),
+    script("flow-control", hardware=True),
     _parse_flow_control,
     lambda flow: "; ".join(f"{name} {each}" for name, each in flow.interfaces.items()) or "no RoCE interface tells",
     absent="no RDMA device has an interface",

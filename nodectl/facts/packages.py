@@ -117,72 +117,6 @@ PACKAGES_FACT = text_fact(
 )
 
 
-# Of dnf only the sources are told: versions are kept by versionlock, and a driver's branch by its module stream.
-# one repository a line: its file and its address, of enabled entries in either of apt's two forms
-_ONE_LINE = '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ "^[a-z+]+:/") { print "source\\t" file "\\t" $i; next } }'
-_DEB822 = """\
-tolower($0) !~ /(^|\\n)enabled: *(no|false|0) *(\\n|$)/ && tolower($0) ~ /(^|\\n)types:[^\\n]*deb( |\\n|$)/ {
-  for (i = 1; i <= split($0, lines, "\\n"); i++)
-    if (tolower(lines[i]) ~ /^uris:/)
-      for (j = split(lines[i], words, " "); j > 1; j--) print "source\\t" file "\\t" words[j]
-}"""
-_POLICY = """\
-/^[^ ]/ { name = substr($1, 1, length($1) - 1) }
-/^  Candidate:/ { print "candidate\\t" name "\\t" $2 }
-/^( \\*\\*\\*|    ) [^ ]/ { print "offered\\t" name "\\t" ($1 == "***" ? $2 : $1) }"""
-_SOURCES = f"""\
-for file in sources.list sources.list.d/*.list; do
-  [ ! -e "$file" ] || awk -v file="/etc/apt/$file" '{_ONE_LINE}' "$file"
-done
-for file in sources.list.d/*.sources; do
-  [ ! -e "$file" ] || awk -v RS= -v file="/etc/apt/$file" '{_DEB822}' "$file"
-done
-"""
-# one repository a line, of enabled sections; of those without a check of signatures another line
-_REPO_FILES = """\
-function tell() {
-  gsub(/\\$basearch/, arch, url); gsub(/\\$releasever/, release, url)
-  if (on && url != "") { print "source\\t" file "\\t" url; if (!checked) print "unchecked\\t" file "\\t" url }
-}
-/^\\[/ { tell(); url = ""; on = 1; checked = 1 }
-/^[a-z_]+ *=/ { name = $0; sub(/ *=.*/, "", name); value = $0; sub(/^[^=]*= */, "", value); sub(/ +$/, "", value) }
-/^baseurl *=/ { url = value }
-/^enabled *=/ { on = (tolower(value) !~ /^(0|no|false)$/) }
-/^gpgcheck *=/ { checked = (tolower(value) !~ /^(0|no|false)$/) }
-END { tell() }"""
-_DNF = f"""\
-command -v dnf >/dev/null && cd /etc/yum.repos.d || exit 3
-echo dnf
-release=$(. /etc/os-release; echo "${{VERSION_ID%%.*}}") arch=$(uname -m)
-for file in *.repo; do
-  [ ! -e "$file" ] || awk -v file="/etc/yum.repos.d/$file" -v arch="$arch" -v release="$release" '{_REPO_FILES}' "$file"
-done
-exit 0
-"""
-# without such a source there is nothing more to tell, and a second of apt's time is saved
-_NVIDIA_REPOSITORY_SHOW = f"""\
-if [ ! -e /var/lib/dpkg/status ] || ! command -v apt-cache >/dev/null; then
-{_DNF}
-fi
-cd /etc/apt || exit 3
-sources=$({_SOURCES})
-[ -z "$sources" ] || printf '%s\\n' "$sources"
-case $sources in *nvidia* | *cuda*) ;; *) exit 0 ;; esac
-ls /var/lib/apt/lists | sed -n 's/.*Release$/list\\t&/p'
-for prefix in cuda-toolkit- libcudnn libnccl; do apt-cache pkgnames "$prefix"; done |
-  LC_ALL=C xargs -r apt-cache policy | awk '{_POLICY}'
-apt-config dump Unattended-Upgrade::Package-Blacklist | sed -n 's/^[^"]*"\\(..*\\)";$/frozen\\t\\1/p'
-command -v gpg >/dev/null || printf 'blind\\tgpg is not installed\\n'
-# gpg makes files in its home, wherever that is
-home=$(mktemp -d) && trap 'rm -rf "$home"' EXIT
-for file in trusted.gpg trusted.gpg.d/*; do
-  [ ! -e "$file" ] || gpg --homedir "$home" --no-options --no-keyring --show-keys --with-colons "$file" 2>/dev/null |
-    awk -F: -v file="/etc/apt/$file" '$1 == "fpr" {{ print "key\\t" file "\\t" $10 }}'
-done
-exit 0
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class NvidiaRepository:
     """NVIDIA's repository: sources, lists, candidates, what upgrades leave alone, trusted keys; of dnf the sources.
@@ -231,46 +165,13 @@ def _nvidia_repository_words(repository: NvidiaRepository) -> str:
 
 NVIDIA_REPOSITORY_FACT = text_fact(
     "nvidia_repository",
-    script("nvidia-repository", _NVIDIA_REPOSITORY_SHOW),
+    script("nvidia-repository"),
     _parse_nvidia_repository,
     _nvidia_repository_words,
     absent="neither apt nor dnf there",
     row=509,
     occasion="verify",
 )
-
-
-_EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# each tree of DKMS; the log of a build that failed is quoted by its last words. modules.dep is what modprobe goes by,
-# whoever built the modules; a boot starts the newest kernel, as GRUB takes it
-_DRIVER_BUILD_SHOW = f"""\
-dkms=/var/lib/dkms/nvidia
-set -- "$dkms"/[0-9]*
-with=$(grep -lE '/nvidia(-current|-tesla[0-9-]*)?[.]ko' /lib/modules/*/modules.dep 2>/dev/null)
-[ ! -d "$1" ] && [ ! -e {_EFI} ] && [ -z "$with" ] && exit 3
-read -r kernel </proc/sys/kernel/osrelease || kernel=$(uname -r)
-printf 'kernel\\t%s\\n' "$kernel"
-[ ! -e {_EFI} ] || printf 'secure_boot\\t%s\\n' "$(tail -c 1 {_EFI} | od -An -tu1 | tr -d ' ')"
-for dep in $with; do
-  dep=${{dep%/modules.dep}}
-  printf 'module\t%s\n' "${{dep##*/}}"
-done
-[ -z "$with" ] || for image in $(printf '%s\n' /boot/vmlinuz-[1-9]* | sort -V); do
-  [ ! -e "$image" ] || [ "$image" != "${{image%.old}}" ] || printf 'next\\t%s\\n' "${{image#/boot/vmlinuz-}}"
-done
-for tree in "$dkms"/[0-9]*; do
-  [ -d "$tree" ] || continue
-  set -- "$tree/$kernel"/*/module/*.ko*
-  [ -e "$1" ] || set --
-  end=
-  for log in "$tree/build/make.log" "$tree/$kernel"/*/log/make.log; do
-    [ $# -gt 0 ] || [ -n "$end" ] || [ ! -s "$log" ] ||
-      end="$log ends: $(grep -v '^ *$' "$log" | tail -n 3 | tr '\\n\\t' '  ')"
-  done
-  printf 'dkms\\t%s\\t%s\\t%s\\n' "${{tree##*/}}" "$#" "$end"
-done
-exit 0
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +219,7 @@ def _driver_build_words(build: DriverBuild) -> str:
 
 DRIVER_BUILD_FACT = text_fact(
     "driver_build",
-    script("driver-build", _DRIVER_BUILD_SHOW, hardware=True),
+    script("driver-build", hardware=True),
     _parse_driver_build,
     _driver_build_words,
     absent="neither DKMS nor EFI has anything to tell, and no kernel has a module of the driver",

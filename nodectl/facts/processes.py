@@ -6,22 +6,6 @@ from dataclasses import dataclass
 from nodectl.errors import ParseError
 from nodectl.facts.base import counts, script, text_fact
 
-# the load; then the hanging processes as ps shows them, and how many there are; mostly none hangs, and ps is dear
-_PROCESSES_SHOW = """\
-read -r load </proc/loadavg && printf 'load %s\\n' "$load"
-many=$(awk 'BEGIN {
-  for (at = 1; at < ARGC; at++) {
-    if ((getline row < ARGV[at]) > 0) many++
-    close(ARGV[at])
-    sub(/.*\\) /, "", row)
-    if (row ~ /^[DZ]/) exit
-  }
-  print many
-}' /proc/[0-9]*/stat)
-[ -n "$many" ] && printf 'count %s\\n' "$many" ||
-  ps -eo stat=,pid=,wchan:32=,etimes=,comm= | awk '/^[DZ]/ { print "process", $0 } END { print "count", NR }'
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -79,26 +63,7 @@ def _processes_words(processes: Processes) -> str:
     return f"load {processes.load_1:.1f}, {stuck} stuck, {counts(zombie=processes.zombies)}"
 
 
-PROCESSES_FACT = text_fact(
-    "processes", script("processes", _PROCESSES_SHOW), _parse_processes, _processes_words, row=870
-)
-
-
-# another login's environment is not readable: its jobs are then known by their control group alone
-_JOB_PROCESSES_SHOW = """\
-# most hosts have none: one look tells that
-grep -sqaE '^[0-9]+:[^:]*:.*/(slurmstepd\\.scope|slurm|nodectl)/|(^|[^A-Z_])NODECTL_JOB_ID=' \\
-  /proc/[0-9]*/cgroup /proc/[0-9]*/environ || exit 0
-of_jobs=
-if grep -sqE '/(slurmstepd\\.scope|slurm|nodectl)/' /proc/[0-9]*/cgroup; then
-  grep -slE '/(slurmstepd\\.scope|slurm)/' /proc/[0-9]*/cgroup | sed 's|/proc/|slurm |; s|/cgroup||'
-  of_jobs=$(grep -slE '/nodectl/' /proc/[0-9]*/cgroup)
-fi
-marked=$(grep -slaE '(^|[^A-Z_])NODECTL_JOB_ID=' /proc/[0-9]*/environ)
-[ -z "$of_jobs$marked" ] ||
-  printf '%s\\n' $of_jobs $marked | sed 's|/proc/|nodectl |; s|/[a-z]*$||' | sort -u
-exit 0
-"""
+PROCESSES_FACT = text_fact("processes", script("processes"), _parse_processes, _processes_words, row=870)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +91,7 @@ def _parse_job_processes(text: str) -> JobProcesses:
 
 JOB_PROCESSES_FACT = text_fact(
     "job_processes",
-    script("job-processes", _JOB_PROCESSES_SHOW),
+    script("job-processes"),
     _parse_job_processes,
     lambda processes: counts(slurm=len(processes.slurm), nodectl=len(processes.nodectl)),
     row=875,

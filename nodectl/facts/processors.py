@@ -216,18 +216,6 @@ MEMORY_FACT = Fact(
 )
 
 
-_MEMORY_ERRORS_SHOW = """\
-cd /sys/devices/system/edac/mc 2>/dev/null || exit 3
-for mc in mc[0-9]*; do
-  [ -d "$mc" ] || exit 3
-  ce= ue= kind= size=
-  read -r ce <"$mc/ce_count"; read -r ue <"$mc/ue_count"
-  read -r kind <"$mc/mc_name"; read -r size <"$mc/size_mb"
-  printf '%s\\tcorrected=%s\\tuncorrected=%s\\tsize_mib=%s\\tkind=%s\\n' "$mc" "$ce" "$ue" "$size" "$kind"
-done 2>/dev/null
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryController:
     """Errors that a memory controller counted since boot: corrected and uncorrected."""
@@ -264,7 +252,7 @@ def _memory_errors_words(errors: MemoryErrors) -> str:
 
 MEMORY_ERRORS_FACT = text_fact(
     "memory_errors",
-    script("memory-errors", _MEMORY_ERRORS_SHOW, hardware=True),
+    script("memory-errors", hardware=True),
     lambda text: MemoryErrors(tuple(_controller(cells, named) for cells, named in rows(text))),
     _memory_errors_words,
     absent="the kernel has no EDAC driver for this memory",

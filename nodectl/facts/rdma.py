@@ -29,29 +29,10 @@ from nodectl.facts.base import (
 from nodectl.model.recording import Command, Recording
 
 _NO_DEVICE = "the kernel has no RDMA device"
-# PATH:VALUE as grep prints it, below /sys/class/infiniband; of 256 GIDs a port, only those that are set.
-# Then where each device sits, and its interfaces: DEVICE/pci:ADDRESS, DEVICE/net/NAME:PORT
-SCRIPT = """\
-cd /sys/class/infiniband 2>/dev/null || exit 3
-set -- *
-[ -d "$1/ports" ] || exit 3
-grep -sH '' */fw_ver */board_id */hca_type */node_guid */device/numa_node */ports/*/state */ports/*/phys_state \\
-  */ports/*/rate */ports/*/link_layer */ports/*/lid */ports/*/sm_lid */ports/*/counters/* */ports/*/hw_counters/* \\
-  */ports/*/gids/* */ports/*/gid_attrs/types/* */ports/*/gid_attrs/ndevs/* | grep -v ':0000:0000:0000:0000$'
-for device; do
-  printf '%s/pci:%s\\n' "$device" "$(readlink "$device/device")"
-  for net in "$device"/device/net/*; do
-    dev_port=
-    [ ! -d "$net" ] || read -r dev_port <"$net/dev_port" || continue
-    [ ! -d "$net" ] || printf '%s/net/%s:%s\\n' "$device" "${net##*/}" "$dev_port"
-  done
-done
-exit 0
-"""
 _IB_PORTS_LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
 _RATE = re.compile(r"([\d.]+)\s*Gb/sec(?:\s*\((\d+)X)?")
 IB_PORTS_COMMANDS = (
-    script("ib-sysfs", SCRIPT, hardware=True),
+    script("ib-sysfs", hardware=True),
     Command("ibstat", ("ibstat",), hardware=True, waits=True),
     Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True, waits=True),
     Command("rdma-link", ("rdma", "link"), hardware=True),
@@ -410,13 +391,6 @@ GIDS_FACT = Fact(
 )
 
 
-_PKEYS_SHOW = """\
-cd /sys/class/infiniband 2>/dev/null || exit 3
-set -- */ports/*/pkeys
-[ -d "$1" ] || exit 3
-grep -sH '' */ports/*/pkeys/* | grep -v ':0x0000$'
-exit 0
-"""
 _PKEYS_LINE = re.compile(r"([^/:]+)/ports/(\d+)/pkeys/(\d+):(0x[0-9a-fA-F]{4})")
 _FULL = 0x8000
 
@@ -445,20 +419,12 @@ def _parse_pkeys(text: str) -> Pkeys:
 
 PKEYS_FACT = text_fact(
     "pkeys",
-    script("pkeys", _PKEYS_SHOW, hardware=True),
+    script("pkeys", hardware=True),
     _parse_pkeys,
     lambda pkeys: listed({key for keys in pkeys.ports.values() for key in keys}),
     absent="the kernel has no RDMA device",
     row=232,
 )
-
-
-_SOFT_ROCE_SHOW = """\
-for each in /sys/class/infiniband/rxe_*; do [ ! -e "$each" ] || printf 'device %s\\n' "${each##*/}"; done
-[ -d /sys/module/rdma_rxe ] || modinfo rdma_rxe >/dev/null 2>&1 || echo 'cannot its kernel has no module rdma_rxe'
-[ -d /run/systemd/system ] || echo 'cannot no systemd to bring it up at boot'
-exit 0
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +446,7 @@ def _parse_soft_roce(text: str) -> SoftRoce:
 
 SOFT_ROCE_FACT = text_fact(
     "soft_roce",
-    script("soft-roce", _SOFT_ROCE_SHOW),
+    script("soft-roce"),
     _parse_soft_roce,
     lambda soft: ", ".join(soft.devices) or "none",
     row=215,

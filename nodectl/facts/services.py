@@ -144,17 +144,6 @@ def _time_words(clock: Clock) -> str:
 TIME_FACT = Fact("time", (), _read_time, _time_words, row=820)
 
 
-_CLOCK_SYNC_SHOW = """\
-if command -v chronyc >/dev/null && told=$(chronyc -n tracking 2>/dev/null); then
-  printf 'chrony %s\\n' "$(printf '%s' "$told" | sed -n 's/^Leap status *: *//p')"
-elif [ -d /run/systemd/system ] && told=$(timedatectl show --property=NTPSynchronized --value 2>/dev/null); then
-  printf 'systemd %s\\n' "$told"
-else
-  exit 3
-fi
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class ClockSync:
     """The clock's daemon: whether one keeps the clock right.
@@ -176,7 +165,7 @@ def _read_clock_sync(recording: Recording) -> ClockSync:
 
 CLOCK_SYNC_FACT = Fact(
     "clock_sync",
-    (script("clock-sync", _CLOCK_SYNC_SHOW, waits=True),),
+    (script("clock-sync", waits=True),),
     _read_clock_sync,
     lambda sync: sync.told,
     row=830,
@@ -320,29 +309,6 @@ HEALTH_TIMER_FACT = Fact(
 )
 
 
-# A host belongs to Slurm where slurmd runs or a configuration names it; a client that is installed is no sign.
-# Without slurmd the controller is asked for a few seconds only, since an old client looks a minute for its file.
-_SLURM_SHOW = """\
-command -v scontrol >/dev/null || exit 127
-name=$(uname -n)
-name=${SLURMD_NODENAME:-${name%%.*}}
-! grep -sqx slurmd /proc/[0-9]*/comm || exec scontrol --oneliner show node "$name"
-exec 3>&1
-complaint=$(timeout 5 scontrol --oneliner show node "$name" 2>&1 >&3) && exit
-status=$?
-printf '%s\\n' "$complaint" >&2
-case $complaint in
-*'establish a configuration source'* | *'unable to status file'*) exit 3 ;;
-esac
-for file in "$SLURM_CONF" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
-    [ ! -r "$file" ] || break
-done
-grep -isq '^ *include' "$file" && exit $status
-nodes=$(sed -n 's/^ *[Nn]ode[Nn]ame=\\([^ ]*\\).*/\\1/p' "$file" 2>/dev/null | grep -vix default | paste -sd, -)
-names=$(timeout 5 scontrol show hostnames "$nodes" 2>/dev/null) && [ -n "$names" ] || exit $status
-printf '%s\\n' "$names" | grep -qxF "$name" || exit 3
-exit $status
-"""
 _ABSENT = "a client of Slurm is installed, but no slurmd runs here, and no configuration of Slurm names this host"
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z]+)=(.*?)(?=\s+[A-Za-z]+=|\s*$)")
 
@@ -389,7 +355,7 @@ def _read_slurm(recording: Recording) -> SlurmNode:
 
 SLURM_FACT = Fact(
     "slurm",
-    (script("slurm-node", _SLURM_SHOW, hardware=True, waits=True),),
+    (script("slurm-node", hardware=True, waits=True),),
     _read_slurm,
     lambda node: "+".join(node.states) + (f", {node.reason}" if node.reason else ""),
     row=860,

@@ -8,35 +8,10 @@ from functools import lru_cache
 from nodectl.common.counting import counted
 from nodectl.common.resources import node_module
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, UnknownError, entry, or_unknown, output, script, text_fact, whole
+from nodectl.facts.base import Fact, UnknownError, entry, or_unknown, output, script, shell, text_fact, whole
 from nodectl.facts.services import NO_SYSTEMD
 from nodectl.model.recording import Command, Recording
 
-# KEY FIXED VALUE a line, or KEY absent and whether the folder is there that would hold it; FIXED is why no writing is
-# possible here, - where it is. A file's mode says what the kernel allows, the mount what a container does (the nearest
-# mount above the file decides); neither depends on who asks.
-# awk reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
-_SYSCTL_SHOW = """\
-cd /proc/sys || exit 3
-for key; do
-  [ -e "$key" ] && continue
-  if [ -d "${key%/*}" ]; then printf '%s absent folder\\n' "$key"; else printf '%s absent nothing\\n' "$key"; fi
-done
-stat -c '%n %A' -- "$@" 2>/dev/null | awk 'BEGIN {
-  while ((getline < "/proc/self/mountinfo") > 0)
-    if (($5 == "/proc" || index($5, "/proc/sys") == 1) && mounts[$5] != "ro")
-      mounts[$5] = ("," $6 "," $NF ",") ~ /,ro,/ ? "ro" : "rw"
-  while ((getline < "-") > 0) if ($2 ~ /^..w/) fixed[$1] = "-"
-  for (number = 1; number < ARGC; number++) {
-    key = ARGV[number]
-    why = key in fixed ? "-" : "read-only"
-    for (at = "/proc/sys/" key; at != "" && !(at in mounts); ) sub(/\\/[^\\/]*$/, "", at)
-    if (at != "" && mounts[at] == "ro") why = "read-only"
-    while ((getline value < key) > 0) print key, why, value
-    close(key)
-  }
-}' "$@"
-"""
 # what a training node's network and memory depend on: always looked at, so that hosts can be compared
 SYSCTL_KEYS = (
     *("net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default"),
@@ -95,7 +70,7 @@ def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
 
     return Fact(
         "sysctl",
-        (Command("sysctl", ("sh", "-c", _SYSCTL_SHOW, "sysctl", *names)),),
+        (Command("sysctl", ("sh", "-c", shell("sysctl"), "sysctl", *names)),),
         read,
         _sysctl_words,
         row=400,
@@ -205,14 +180,6 @@ SYSCTL_FILES_FACT = text_fact(
 )
 
 
-# process 1's bounding set says what root can ever do here, and everybody may read it
-_LIMITS_SHOW = """\
-for each in l n s; do ulimit -S$each; ulimit -H$each; done
-while read -r name value; do
-  [ "$name" != CapBnd: ] || { printf 'cap %s\\n' "$value"; break; }
-done </proc/1/status
-[ ! -O /proc/1 ] || echo root
-"""
 _CAP_SYS_RESOURCE = 24
 
 
@@ -257,44 +224,7 @@ def _limits_words(limits: SessionLimits) -> str:
     return f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
 
 
-LIMITS_FACT = text_fact("limits", script("session-limits", _LIMITS_SHOW), _parse_limits, _limits_words, row=410)
-
-
-# `sshd: /usr/sbin/sshd -D [listener] …` is how a listening sshd shows its command line, on which its settings depend
-_LOGIN_LIMITS_SHOW = """\
-# the shell reads: id would be a process, twice
-while read -r name _ uid _; do [ "$name" != Uid: ] || break; done </proc/self/status
-[ "$uid" = 0 ] && command -v runuser >/dev/null || exit 3
-user=$SUDO_USER
-[ -n "$user" ] || while IFS=: read -r name _ uid _; do
-  [ "$uid" != 0 ] || { user=$name; break; }
-done </etc/passwd
-all='for each in l n s; do ulimit -S$each; ulimit -H$each; done'
-set -f
-# with -l, which is no other in PAM's limits, each look would be a session for logind and run the user's profile
-set -- $(runuser -u "$user" -- /bin/sh -c "$all")
-while [ $# -gt 6 ]; do shift; done
-login="$* "
-set -- $(eval "$all")
-session="$* "
-printf 'user %s\\nlogin %s\\nsession %s\\n' "$user" "$login" "$session"
-[ "$login" != "$session" ] || exit 0
-pid=$$
-while [ "$pid" -gt 1 ]; do
-  name= title=
-  read -r name <"/proc/$pid/comm"
-  [ "$name" != sshd ] || title=$(tr '\\0' ' ' <"/proc/$pid/cmdline")
-  case $title in 'sshd: /'*'[listener]'*) title=${title#sshd: } title=${title%%[*} ;; /*/sshd' '*) ;; *) title= ;; esac
-  [ -z "$title" ] || break
-  read -r stat <"/proc/$pid/stat" && set -- ${stat##*) } && pid=$2
-done
-set -- $title
-[ $# -gt 0 ] || exit 0
-sshd=$1 options=
-shift
-for word; do case $word in -D | -e) ;; *) options="$options $word" ;; esac; done
-printf 'pam %s\\n' "$("$sshd" -T $options | sed -n 's/^usepam //p')"
-"""
+LIMITS_FACT = text_fact("limits", script("session-limits"), _parse_limits, _limits_words, row=410)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +256,7 @@ def _parse_login_limits(text: str) -> LoginLimits:
 
 LOGIN_LIMITS_FACT = text_fact(
     "login_limits",
-    script("login-limits", _LOGIN_LIMITS_SHOW, waits=True),
+    script("login-limits", waits=True),
     _parse_login_limits,
     lambda limits: f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}",
     absent="not asked by root, or no runuser",

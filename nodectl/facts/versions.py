@@ -15,6 +15,7 @@ from nodectl.facts.base import (
     matches,
     output,
     script,
+    shell,
     text_fact,
     variable,
 )
@@ -22,24 +23,6 @@ from nodectl.facts.gpus import GPUS_COMMANDS, GPUS_FACT
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
-# NAME VERSION a line, of the wheels that decide what a job loads; then torch's own word on its build
-_VENV = """\
-printf 'venv %s\\n' "$1"
-[ -d "$1" ] || exit 0
-printf 'python %s\\n' "$(sed -n 's/^version\\(_info\\)\\{0,1\\} *= *//p' "$1/pyvenv.cfg" | head -n 1)"
-for folder in "$1"/lib/python3*/site-packages/*.dist-info; do
-  name=${folder##*/}; name=${name%.dist-info}
-  case $name in
-    torch-* | deepspeed-* | nvidia_nccl_* | nvidia_cudnn_* | nvidia_cuda_runtime*) printf 'wheel %s\\n' "$name" ;;
-  esac
-done
-for library in "$1"/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2; do
-  [ ! -e "$library" ] || "$1/bin/python" -I -S -c "$2" "$library" 2>/dev/null
-done
-sed -n "s/^cuda.*= *'\\(.*\\)'.*/cuda \\1/p; s/^cuda.*= *None.*/cuda None/p" \\
-  "$1"/lib/python3*/site-packages/torch/version.py 2>/dev/null
-exit 0
-"""
 # NCCL answers without a GPU and without CUDA's runtime, which is linked into it
 _LOAD = """\
 import ctypes, sys
@@ -87,7 +70,7 @@ def venv_of(host: Host) -> str:
 def _commands(host: Host) -> tuple[Command, ...]:
     return (
         Command("python3", ("python3", "--version")),
-        Command("venv", ("sh", "-c", _VENV, "venv", venv_of(host), _LOAD), deadline_s=20, hardware=True),
+        Command("venv", ("sh", "-c", shell("venv"), "venv", venv_of(host), _LOAD), deadline_s=20, hardware=True),
         Command("nvidia-smi-version", ("nvidia-smi", "--version"), deadline_s=20, hardware=True),
         Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
         Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.rdma import SCRIPT, Gid
+from nodectl.facts.base import shell
+from nodectl.facts.rdma import Gid
 from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
@@ -83,13 +84,13 @@ def infiniband(tmp_path: Path) -> Path:
     return tmp_path / "class"
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_the_script_prints_what_is_read(infiniband: Path, shell: str) -> None:
-    script = SCRIPT.replace("/sys/class/infiniband", str(infiniband))
-    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("sh", ["sh", "bash"])
+def test_the_script_prints_what_is_read(infiniband: Path, sh: str) -> None:
+    script = shell("ib-sysfs").replace("/sys/class/infiniband", str(infiniband))
+    done = subprocess.run([sh, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     wanted = [line for line in PORTS.splitlines() if line.startswith("mlx5_10") and "/pci:" not in line]
     assert {*done.stdout.splitlines()} - {*wanted} == {f"mlx5_10/pci:{infiniband.parent}/pci/0000:0c:00.0"}
     assert {*wanted} <= {*done.stdout.splitlines()}
-    missing = SCRIPT.replace("/sys/class/infiniband", str(infiniband / "none"))
-    assert subprocess.run([shell, "-c", missing], capture_output=True, check=False).returncode == 3
+    missing = shell("ib-sysfs").replace("/sys/class/infiniband", str(infiniband / "none"))
+    assert subprocess.run([sh, "-c", missing], capture_output=True, check=False).returncode == 3
