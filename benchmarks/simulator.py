@@ -2,7 +2,8 @@
 
 Each host has its own address, host key, names, serial numbers and delays, and answers what nodectl's lifeline wraps and
 what a plain client asks: the collector of health and facts, `true`, `hostname`, `echo`, and the commands that were
-recorded. The rest ends with 127 and says so: no program runs, so probes, jobs and Ansible's modules have nothing here.
+recorded. Of Ansible's modules `node_look`, which only reads, runs once on this machine and answers for all hosts; the
+others change nothing, and say so. The rest ends with 127 and says so: no program runs, so probes and jobs have nothing.
 Delays and the places of bad hosts are drawn with a fixed seed; none was measured. Bad hosts: `dead` (no answer to a
 connection), `refused`, `denied` (takes no key), `stuck` (silent after the banner), `drip` (a byte of output a second).
 
@@ -43,6 +44,9 @@ _LIFELINE = "exec /bin/sh -c "
 _TAKEN = re.compile(
     r"^    (?:ask_in \S+ |take_file |take_newest |take )+'?([\w-]+)'? \d+ (?:login|root) ", re.MULTILINE
 )
+# a module arrives as a program for the interpreter's standard input, with its name in the text
+_MODULE = re.compile(rb"plugins\.modules\.(\w+)")
+_PIPED = re.compile(r"/bin/sh -c '([\w./]+) && sleep 0'")
 _NOT_RECORDED = "simulated: no such program here: only what was recorded is answered\n"
 # of all hosts: what a login waits before it answers, and a command; of the collector the median and spread of its time
 _LOGIN_S, _COMMAND_S, _SPREAD = 0.05, 0.02, 0.4
@@ -149,6 +153,25 @@ class Simulated:
 def asked(body: str) -> tuple[str, ...]:
     """Return the keys that a collector's text asks for; equal hosts are sent equal texts."""
     return tuple(dict.fromkeys(_TAKEN.findall(body)))
+
+
+_looked: dict[str, asyncio.Task[bytes]] = {}
+
+
+async def _module(interpreter: str, program: bytes) -> bytes:
+    """Return what an Ansible module prints."""
+    match = _MODULE.search(program)
+    if match is None or match[1] != b"node_look":
+        return b'{"changed": false}\n'
+    if interpreter not in _looked:
+        _looked[interpreter] = asyncio.create_task(_run(interpreter, program))
+    return await _looked[interpreter]
+
+
+async def _run(interpreter: str, program: bytes) -> bytes:
+    piped = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(interpreter, stdin=piped, stdout=piped)
+    return (await process.communicate(program))[0]
 
 
 @dataclass(frozen=True)
@@ -289,6 +312,8 @@ async def _answer(host: Simulated, process: asyncssh.SSHServerProcess[bytes]) ->
             await _print(host, process.stdout, head.encode())
             await asyncio.sleep(host.collector_s)
             out, err, status = host.collected(given.decode()), b"", 0
+        elif piped := _PIPED.fullmatch(command):
+            out, err, status = await _module(piped[1], await process.stdin.read()), b"", 0
         else:
             await asyncio.sleep(_COMMAND_S)
             told, complained, status = host.ran(argv)

@@ -1,4 +1,4 @@
-"""exec, health and facts of 10 to 1,000 simulated hosts (benchmarks/simulator.py), 2 % of them dead in three ways.
+"""exec, health, facts and provision of 10 to 1,000 simulated hosts (benchmarks/simulator.py), 2 % of them dead in three ways.
 
 Among each fleet's hosts stand one that is silent after its banner and one that sends a byte a second. Said are wall
 time, CPU time of nodectl and of the simulator, which share this machine's cores, and the most memory, open files and
@@ -60,13 +60,16 @@ def main() -> None:
             bad = {} if options.all_good else bad_among(hosts)
             with simulated(folder / f"fleet{hosts}", environment, hosts, bad=bad) as fleet:
                 for name, (arguments, wrong) in _COMMANDS.items():
-                    curve.append(_measured(fleet, name, arguments, wrong, options))
+                    if name in options.commands and (name != "provision" or hosts <= options.provision_most):
+                        curve.append(_measured(fleet, name, arguments, wrong, options))
     print(json.dumps({"name": "thousand", "ratios": ratios, "load": os.getloadavg()[0], "curve": curve}))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, nargs="+", default=[10, 64, 300, 1000])
+    parser.add_argument("--commands", nargs="+", choices=list(_COMMANDS), default=list(_COMMANDS))
+    parser.add_argument("--provision-most", type=int, default=64, help="hosts: Ansible takes a second of CPU for each")
     parser.add_argument("--forks", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3, help="of the comparison with clush")
     parser.add_argument("--all-good", action="store_true", help="without bad hosts, some of which take 10 to 30 s")
@@ -122,11 +125,24 @@ def _wrong_facts(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
     return sorted(fleet.unreachable - missed | good & missed | {host for host in good if not gpus.get(host)}) + alike
 
 
+def _wrong_provision(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
+    good, tallies = {host for host in fleet.hosts if not fleet.bad.get(host)}, document["hosts"]
+    missed = {host for host in fleet.hosts if tallies[host]["failed"] + tallies[host]["unreachable"]}
+    return sorted(good & missed | fleet.unreachable - missed)
+
+
+# Ansible's own strategy, because mitogen would start a Python on each host: all that comes before the first role
+_PROVISION = (
+    *("provision", "--check", "--tags", "always", "-e", "nodectl_stack=cpu", "-e", "nodectl_hardware=auto"),
+    *("-e", "nodectl_misfit=allow", "-e", "ansible_python_interpreter=/usr/bin/python3"),
+)
+
 # what is asked, and which hosts answered it wrongly
 _COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Fleet, Mapping[str, Any]], list[str]]]] = {
     "exec": (("exec", "--", "hostname"), _wrong_exec),
     "health": (("health",), _wrong_health),
     "facts": (("facts",), _wrong_facts),
+    "provision": (_PROVISION, _wrong_provision),
 }
 
 
@@ -140,7 +156,7 @@ def _measured(
     command = [*NODECTL, "-i", fleet.inventory, "--forks", str(options.forks), "--output", "json", *arguments]
     before = fleet.cpu_s()
     with tempfile.TemporaryFile() as output:
-        cost = watched(command, fleet.environment, output=output)
+        cost = watched(command, {**fleet.environment, "NODECTL_STRATEGY": "linear"}, output=output)
         simulator_s = fleet.cpu_s() - before
         output.seek(0)
         if bad := wrong(fleet, json.load(output)):
