@@ -189,6 +189,10 @@ def test_a_check_names_the_one_host_that_differs(check: str, changes: dict[str, 
     assert {host for host, _, _ in bad(findings)} == expected_hosts
 
 
+def test_a_job_of_one_host_needs_no_name_of_its_own() -> None:
+    assert bad(judge(fleet("a", a={"names__own": ()}))) == {("a", "launch_own_name", "warning")}
+
+
 def test_patch_versions_of_python_and_hosts_without_rdma_do_not_matter() -> None:
     assert bad(judge(fleet("a", "b", "c", b={"job_venv__python": "3.11.9", "limits__memlock": "64"}))) == set()
 

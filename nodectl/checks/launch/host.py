@@ -37,13 +37,16 @@ ORDER = 10
 OWN_NAME = Check(
     "launch_own_name",
     looks_at="what the host's own name means there",
-    fires="nothing; warning: loopback, with several hosts; unknown: no answer",
+    fires="nothing, with several hosts; warning: nothing, with one; loopback, with several; unknown: no answer",
 )
 
 
 @judges(OWN_NAME, reads=("names", "job_address"))
 def own_name(host: Candidate) -> Iterator[Finding]:
-    """Judge what the host's own name means: torchrun dies where it means nothing, and loopback misleads other hosts."""
+    """Judge what the host's own name means: programs that look it up die, and loopback misleads other hosts.
+
+    A job of one host takes 127.0.0.1, for torchrun and gloo alike, where the name means nothing.
+    """
     names, address = host.known("names", Names), host.address.address
     expected = f"{names.hostname} means an address of this host"
     actual = ", ".join(names.own or ())
@@ -52,7 +55,7 @@ def own_name(host: Candidate) -> Iterator[Finding]:
         status, actual = Status.UNKNOWN, "the name service did not answer in time"
         remedy = "mend /etc/resolv.conf, or name the host in /etc/hosts"
     elif not names.own:
-        status, actual = Status.FAILED, "the name is unknown there"
+        status, actual = Status.FAILED if host.hosts > 1 else Status.WARNING, "the name is unknown there"
         remedy = f"add a line '{address or 'ADDRESS'} {names.hostname}' to /etc/hosts of {host.host}"
     elif host.hosts > 1 and all(map(is_loopback, names.own)):
         status, actual = Status.WARNING, f"it means {actual}"
