@@ -1,4 +1,4 @@
-"""exec, health, facts and provision of 10 to 1,000 simulated hosts (benchmarks/simulator.py), 2 % of them dead in three ways.
+"""Measure exec, health, facts and provision of 10 to 1,000 simulated hosts (benchmarks/simulator.py), 2 % of them dead.
 
 Among each fleet's hosts stand one that is silent after its banner and one that sends a byte a second. Said are wall
 time, CPU time of nodectl and of the simulator, which share this machine's cores, and the most memory, open files and
