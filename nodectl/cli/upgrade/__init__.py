@@ -103,6 +103,7 @@ def upgrade(app: App, asked: _Options, yes: bool) -> None:
         finally:
             _show(app, course.roll)
         if course.roll.ended is None:
+            note("mend what rejected it, or choose another stack; nodectl upgrade --resume tries it again")
             raise SystemExit(1)
         values = json.dumps(roll.hosts[0].variables)
         note(f"provision goes by the inventory: where it says otherwise, set {values} there before you provision again")
@@ -129,16 +130,15 @@ def _planned(app: App, asked: _Options) -> tuple[Roll, str]:
         planned(host, was, asked.stack, asked.driver, facts[host.name], app.profile_dirs)
         for host, was in zip(app.hosts, were, strict=True)
     ]
-    running = [job for job in read_listing(app).jobs if not job.state.ended]
-    fate = "is stopped" if asked.stop_jobs else "is waited for"
-    busy = {part.host: f"{job.id}: {fate}" for job in running for part in job.parts}
+    with hold(app, "upgrade", force=False) as holds:
+        busy = {finding.host: finding.actual for finding in holds.findings}
     what = ", ".join(filter(None, [asked.stack, f"driver {asked.driver}" * bool(asked.driver)]))
     batches = in_batches(rows, asked.at_once, asked.canary, busy)
     roll = Roll(new_id(datetime.now(UTC)), app.fleet, what, batches)
-    return roll, _plan_text(roll, busy)
+    return roll, _plan_text(roll, busy, "stopped" if asked.stop_jobs else "waited for")
 
 
-def _plan_text(roll: Roll, work: Mapping[str, str]) -> str:
+def _plan_text(roll: Roll, work: Mapping[str, str], jobs: str) -> str:
     total_s, usual = 0.0, {reboots: rolls.usual_s(roll.fleet, reboots=reboots) for reboots in (False, True)}
     lines = [("ORDER", "HOST", "CHANGES", "TAKES", "RESTARTS", "WORK IN THE WAY")]
     for row in roll.hosts:
@@ -148,8 +148,8 @@ def _plan_text(roll: Roll, work: Mapping[str, str]) -> str:
         changes, restarts = "; ".join(row.changes) or "no version", "reboots" if row.reboots else "nothing"
         order = str(row.batch + 1) if row.batch else "canary"
         lines.append((order, row.host, changes, takes, restarts, work.get(row.host, "none")))
-    whole = f"in all {time_text(total_s)}, without waiting for jobs; what is rejected is put back, and ends the upgrade"
-    return f"{aligned(lines)}\n{whole}"
+    whole = f"in all {time_text(total_s)}; nodectl's jobs are {jobs}, other work is waited for"
+    return f"{aligned(lines)}\n{whole}; what is rejected is put back, and ends the upgrade"
 
 
 def _show(app: App, roll: Roll, plan: str = "") -> None:
