@@ -225,7 +225,7 @@ class Course:
         for first in range(0, pairs, _BLOCK):
             alive = [number for number in self._numbers() if not self.turns.given_up(number)]
             if not alive:
-                return Ending("no candidate's settings can be put on")
+                return Ending("no candidate's settings can be put on and measured")
             if not has_time(longest_s):
                 if first >= MIN_PAIRS:
                     return Ending(trimmed=f"pairs {pairs} -> {first}")

@@ -61,7 +61,7 @@ def _turns(labels: list[str]) -> str:
 
 # so many turns one after the other without any measurement: it is not the settings
 _SILENT = 3
-# a side whose settings could not be put on so often is given up
+# a side whose settings could not be put on, or that measured nothing from the start, so often is given up
 _REFUSALS = 2
 # where a host was only not reached
 _TRIES = 2
@@ -88,19 +88,25 @@ class Turns:
     _silent: int = 0
     _why: str = ""
     _refused: dict[int, int] = field(default_factory=dict)
+    _worked: set[int] = field(default_factory=set)
 
     def given_up(self, number: int) -> bool:
-        """Return whether its settings could not be put on, more than once."""
+        """Return whether its settings could not be put on more than once, or nothing was ever measured with them."""
         return self._refused.get(number, 0) >= _REFUSALS
 
     def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:
         """Measure with the settings of a side; nothing where that failed, TrialEndError where all ends."""
         self._end_if_lost()
-        measurements = self._measured(side) if self._is_on(number, side) else ()
+        is_on = self._is_on(number, side)
+        measurements = self._measured(side) if is_on else ()
         # before it counts: a host that went away in the middle has measured nothing that can be compared
         self._end_if_lost()
         self.note(f"{what}, {side.label}: {_brief(measurements) or f'nothing measured: {self._why}'}")
         self._silent = 0 if measurements else self._silent + 1
+        if measurements:
+            self._worked.add(number)
+        elif is_on and number not in self._worked:
+            self._refused[number] = self._refused.get(number, 0) + 1
         if self._silent >= _SILENT:
             raise TrialEndError(f"nothing could be measured in {_SILENT} turns one after the other")
         return measurements

@@ -91,6 +91,14 @@ def test_settings_that_cannot_be_put_on_are_failed_turns_and_then_given_up() -> 
     assert finding.actual == "kernel_settings: no such key (2 of its turns with fast)"
 
 
+def test_a_side_that_never_measured_anything_is_given_up() -> None:
+    turns, taken, _ = course(PaperFleet(SPEEDS, unmeasurable=frozenset({"fast"})))
+    assert interleave(turns, taken, STOCK, [FAST, SLOW], 6, always) == Ending()
+    assert [len(each) for each in taken.values()] == [4, 12]
+    (found,) = judge_all(series_of("fast", "stock", taken[1]))
+    assert found.is_regression
+
+
 def test_a_host_that_was_not_reached_once_is_asked_again_and_costs_nothing() -> None:
     fleet = PaperFleet(SPEEDS)
     away = [Finding("b", "trial", Status.UNKNOWN, "fast", actual="Connection timed out")]

@@ -112,6 +112,7 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
         "transports": sorted({_kind(transport) for paths in paths_of.values() for transport in paths.transports}),
         "channels": common({host: paths.channels for host, paths in paths_of.items()}),
         "tuner": common({host: paths.tuner for host, paths in paths_of.items()}),
+        "tuned": sorted({choice for paths in paths_of.values() for choice in paths.tuned}),
         "nccl_environment": common({host: dict(paths.environment) for host, paths in paths_of.items()}),
     }
 

@@ -200,10 +200,7 @@ _GDR_OFF = re.compile(r"GPU Direct RDMA Disabled for (?P<what>(?:GPU|HCA) .{1,16
 _SET = re.compile(r"(?P<name>NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (?P<value>.{0,200}?)\.?\s*$")
 # before 2.28: tuner plugin NAME
 _TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(?P<name>.{1,80}?)(?: \(v\d\))?$")
-_TUNED = re.compile(
-    r"Applied config for collType=(?P<collective>\w{1,30}), bytes=(?P<size>\d{1,18}), .{0,60}: "
-    r"algo=(?P<algorithm>\w{1,30}), proto=(?P<protocol>\w{1,20}),"
-)
+_TUNED = re.compile(r"Applied config for collType=(\w{1,30}), bytes=(\d{1,18}), .{0,60}: algo=(\w+), proto=(\w+),")
 _NO_RDMA = re.compile(
     r"NET/IB ?: No device found|Failed to open libibverbs|libibverbs\.so|NET/IB ?: .{0,60}(?:failed|could not)"
     r"|NCCL_IB_DISABLE set by environment to (?!0\b)",
@@ -225,7 +222,7 @@ class NcclNet:
 class NcclPaths:
     """The channels' ways, each once and in the order of first mention; None where the log does not tell.
 
-    `tuned` is what a tuner plug-in like NCCL's example says that it chose, in its own words.
+    `tuned` is what a tuner plug-in like NCCL's example says that it chose: `allreduce 65536 B tree/ll`.
     """
 
     transports: tuple[str, ...]
@@ -236,7 +233,7 @@ class NcclPaths:
     gpu_direct_off: tuple[str, ...]
     no_rdma: tuple[str, ...]
     tuner: str | None = None
-    tuned: tuple[NcclChoice, ...] = ()
+    tuned: tuple[str, ...] = ()
 
 
 def parse_nccl_paths(text: str) -> NcclPaths:
@@ -261,7 +258,7 @@ class _Paths:
         self.gdr_off: dict[str, None] = {}
         self.no_rdma: dict[str, None] = {}
         self.tuner: str | None = None
-        self.tuned: dict[NcclChoice, None] = {}
+        self.tuned: dict[str, None] = {}
 
     def read(self, message: str) -> None:
         if "via " in message and (via := _VIA_OF_CHANNEL.search(message)):
@@ -281,8 +278,7 @@ class _Paths:
         if tuner := _TUNER.search(message):
             self.tuner = tuner["name"]
         if tuned := _TUNED.search(message):
-            choice = NcclChoice(tuned["collective"], int(tuned["size"]), tuned["algorithm"], tuned["protocol"])
-            self.tuned[choice] = None
+            self.tuned["{} {} B {}/{}".format(*tuned.groups())] = None
         if _NO_RDMA.search(message):
             self.no_rdma[message[:200]] = None
 

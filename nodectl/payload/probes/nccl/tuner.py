@@ -23,27 +23,16 @@ _Begin = ctypes.CFUNCTYPE(_Int, _Pointer, ctypes.c_uint64, _Size, _Size, _Pointe
 _Choose = ctypes.CFUNCTYPE(_Int, _Pointer, _Int, _Size, _Int, _Pointer, _Int, _Int, _Int, _Pointer)
 
 
-def _opened(name: str) -> ctypes.CDLL:
-    """Return the library as NCCL finds it: by its file's name or path, else as libnccl-tuner-NAME.so."""
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        if "/" in name:
-            raise
-        return ctypes.CDLL("libnccl-tuner-%s.so" % name)
-
-
-def _table(library: ctypes.CDLL) -> "ctypes.Array[ctypes.c_void_p]":
-    """Return the plug-in's name, init and getCollInfo, as pointers."""
-    for symbol in ("ncclTunerPlugin_v6", "ncclTunerPlugin_v5"):
-        if hasattr(library, symbol):
-            return (_Pointer * 3).in_dll(library, symbol)
-    raise RuntimeError("it has neither ncclTunerPlugin_v5 nor _v6")
-
-
 def choose(options: argparse.Namespace) -> None:
     """Say algorithm, protocol and channels for each FUNCTION:BYTES; what it leaves to NCCL is null, and 0."""
-    table = _table(_opened(options.plugin))
+    # as NCCL finds it
+    is_file = "/" in options.plugin or options.plugin.endswith(".so")
+    library = ctypes.CDLL(options.plugin if is_file else "libnccl-tuner-%s.so" % options.plugin)
+    symbols = [name for name in ("ncclTunerPlugin_v6", "ncclTunerPlugin_v5") if hasattr(library, name)]
+    if not symbols:
+        raise RuntimeError("it has neither ncclTunerPlugin_v5 nor _v6")
+    # its name, init and getCollInfo
+    table = (_Pointer * 3).in_dll(library, symbols[0])
     context, constants = _Pointer(), ctypes.create_string_buffer(1 << 14)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
         file.write(sys.stdin.read())
