@@ -1,13 +1,12 @@
 """The README's picture: what it may hold, and that a terminal's lines are broken as a terminal breaks them."""
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from scripts.terminal_picture import COLUMNS, COMMANDS, PICTURE, PictureError, output, picture, refuse_private
+from scripts.terminal_picture import COMMANDS, PICTURE, PictureError, refuse_private
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -33,20 +32,6 @@ def test_the_picture_asks_nobody_for_anything_and_names_no_machine() -> None:
     assert any(line.startswith("FAILED  node02") for line in lines)
     assert any(line.startswith("failed  tcp  node04: receives slowly") for line in lines)
     assert "recorded: node[01-04] from dgx-a100" in lines
-
-
-def test_lines_are_broken_at_the_edge_and_keep_their_blanks() -> None:
-    wide = "a" * (COLUMNS - 2) + "  next <b> & [x]"
-    svg = picture([("nodectl x", f"{wide}\n\n    seen: \x1b[31mred\x1b[0m\n")], "a {title} & more")
-    assert lines_of(svg) == ["$ nodectl x", "a" * (COLUMNS - 2), "next <b> & [x]", "", "    seen: red"]
-    assert "<title>a {title} &amp; more</title>" in svg
-
-
-def test_a_command_sees_a_terminal_of_that_width_and_has_to_find_something() -> None:
-    script = "import os, sys; print(os.get_terminal_size(0).columns, sys.stdout.isatty()); sys.exit({})"
-    assert output([sys.executable, "-c", script.format(1)], {}) == f"{COLUMNS} True\n"
-    with pytest.raises(PictureError, match="ended with 0"):
-        output([sys.executable, "-c", script.format(0)], {})
 
 
 @pytest.mark.parametrize("text", [f"in {Path.home()}/x", "10 %\r20 %", "\x1b[2Aup"])

@@ -18,7 +18,7 @@ from nodectl.articles.claims import Article, Figure, all_figures, article, artic
 from nodectl.articles.comparing import comparable_lines, compared
 from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
-from nodectl.errors import ProfileError, UsageError
+from nodectl.errors import ProfileError
 from nodectl.profiles.gpus import completed
 from nodectl.profiles.load import check_document, read_profile
 from nodectl.workloads.dynamic_batch import Rule
@@ -204,11 +204,6 @@ def test_a_figure_without_a_unit_is_refused() -> None:
     document["claims"]["scaling"]["units"].pop("gpu_use")
     with pytest.raises(ProfileError, match="no unit for gpu_use"):
         check_document(Article, document, "article-3.yml")
-
-
-def test_an_article_that_is_none() -> None:
-    with pytest.raises(UsageError, match="no article 7"):
-        article(7)
 
 
 def of_004(row: str) -> Figure:

@@ -184,11 +184,6 @@ def test_what_is_no_result(text: str) -> None:
     assert read_text(text) == []
 
 
-def test_odd_values_of_a_summary_are_none() -> None:
-    (run,) = read_text(json.dumps(summary(1.0, median_step_ms="fast", timed_s=True, hosts=None)))
-    assert (run.step_s, run.total_s, run.network_gbit_s) == (None, None, None)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0, 1e300, 1e-300, [1], "fast"])
 def test_what_no_machine_comes_to_is_no_figure_and_said(value: Any) -> None:
     section = compared([summary(2.4, median_step_ms=value, gpu_utilisation=value, timed_s=value)], [summary(1.6)])

@@ -255,23 +255,6 @@ def test_what_cuts_a_model_is_its_kind_of_parallel_training() -> None:
     assert "kind of parallel training: tensor here, ddp there" in row.beside["tokens_s"].because
 
 
-def test_three_gpus_on_the_articles_own_machine_are_comparable() -> None:
-    given: dict[str, Any] = {
-        "workload": "resnet50",
-        "preset": "article-3",
-        "tokens_per_s": None,
-        "batch": 256,
-        "accumulation": 1,
-    }
-    told = runs(("1", 1, summary(100, **given)), ("3", 3, summary(270, 3, **given)))
-    for outcome, rate in zip(told.outcomes, (100, 270), strict=True):
-        assert isinstance(outcome[0].summary, dict)
-        outcome[0].summary["samples_per_s"] = rate
-    row = by_label(rows_of(told, SCALING, "resnet50", judge_all))["3"]
-    assert row.beside["speed_up"].comparable and row.beside["gpu_use"].figure.value == 90
-    assert (row.unit, row.speed_up) == ("samples/s", 2.7) and row.efficiency == pytest.approx(0.9)
-
-
 def test_modes_are_held_against_one_device() -> None:
     given: dict[str, Any] = {"workload": "transformer", "preset": "article-0", "tokens_per_s": None, "accumulation": 1}
     told = runs(("single", 1, summary(1, **given)), ("dataparallel", 8, summary(1, **given, batch=32)))

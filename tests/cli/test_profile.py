@@ -31,19 +31,6 @@ def test_show_says_value_why_source_and_origin(nodectl: Cli) -> None:
     assert "bare Tree" in row["why"] and "article 002" in row["source"] and row["origin"] == "tuning article-20g"
 
 
-def test_show_names_a_floor_with_its_link_and_source(nodectl: Cli) -> None:
-    text = nodectl("profile", "show", "a100-pcie-8").stdout
-    assert "nccl over nvswitch, collective all_reduce, gpus 8, size 8G: at least 228 GB/s" in text
-    assert "nccl over pcie, collective all_reduce, size 8G: at least 25 GB/s" in text
-    assert "source: Azure azurehpc-health-checks, nd96amsr_v4" in text
-
-
-def test_diff_says_what_two_stacks_do_not_share(nodectl: Cli) -> None:
-    rows = {row["path"]: row for row in answer(nodectl, "diff", "cu118", "cu121")["differences"]}
-    assert (rows["cuda"]["first"], rows["cuda"]["second"]) == ("11.8", "12.1")
-    assert "architectures" not in rows and rows["deepspeed"]["first"] is None
-
-
 def test_validate_ends_with_1_the_reason_and_the_nearest_choice(nodectl: Cli) -> None:
     done = nodectl("profile", "validate", "--hardware", "h100-pcie-8", "--stack", "cu116", check=False)
     assert done.returncode == 1 and not done.stdout
@@ -90,21 +77,13 @@ sources: {gpu: "NVIDIA T4 datasheet"}
 """
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "field"),
-    [
-        ("Gbit/s", "GB/s", "floors.0.unit: tcp measures in Gbit/s, and 'GB/s' is none of it"),
-    ],
-)
-def test_a_floor_of_ones_own_that_could_never_be_compared_is_refused(
-    nodectl: Cli, tmp_path: Path, right: str, wrong: str, field: str
-) -> None:
+def test_a_floor_of_ones_own_that_could_never_be_compared_is_refused(nodectl: Cli, tmp_path: Path) -> None:
     own = tmp_path / "profiles" / "hardware" / "t4s.yml"
     own.parent.mkdir(parents=True)
     (tmp_path / "hosts").write_text("gpu01\n")
     given = ("-i", str(tmp_path / "hosts"), "profile", "validate", "--hardware", "t4s", "--stack", "cu121")
     own.write_text(T4S)
     assert "can work together" in nodectl(*given).stdout
-    own.write_text(T4S.replace(right, wrong))
+    own.write_text(T4S.replace("Gbit/s", "GB/s"))
     done = nodectl(*given, check=False)
-    assert done.returncode == 2 and f"{own}: {field}" in done.stderr
+    assert done.returncode == 2 and f"{own}: floors.0.unit: tcp measures in Gbit/s" in done.stderr

@@ -180,17 +180,11 @@ def test_among_others_it_is_reached_without_ssh(typed: Typed, name: str) -> None
     assert done.returncode == 3
 
 
-def test_ssh_is_asked_for(typed: Typed) -> None:
-    done = typed("-e", "ansible_connection=ssh", "-e", "ansible_port=1", "exec", "--", "true")
-    assert done.returncode == 3 and "start sshd" in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", socket.gethostname()])
-def test_an_inventory_of_it(typed: Typed, name: str) -> None:
-    done = typed("init", "fleet", "--from", name)
+def test_an_inventory_of_it(typed: Typed) -> None:
+    done = typed("init", "fleet", "--from", "::1")
     assert done.returncode == 0, done.stderr
     done = typed("-i", "fleet/hosts.yml", "exec", "--output", "json", "--", "true")
-    assert [row["host"] for row in json.loads(done.stdout)["results"]] == [name]
+    assert [row["host"] for row in json.loads(done.stdout)["results"]] == ["::1"]
 
 
 def test_under_several_names_it_is_one_host(typed: Typed) -> None:

@@ -9,12 +9,6 @@ from nodectl.common.counting import counted
     ("number", "words", "text"),
     [
         (0, ("host",), "0 hosts"),
-        (1, ("host",), "1 host"),
-        (2, ("NUMA node",), "2 NUMA nodes"),
-        (1, ("switch",), "1 switch"),
-        (3, ("switch",), "3 switches"),
-        (1, ("port has one", "ports have one"), "1 port has one"),
-        (2, ("port has one", "ports have one"), "2 ports have one"),
         (None, ("rank",), "None ranks"),
     ],
 )

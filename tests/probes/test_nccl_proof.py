@@ -97,11 +97,6 @@ def test_a_fall_back_names_host_interface_and_cause(said: str, remedy: str) -> N
         (["AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"], "all_reduce", ("RING", "LL")),
         (["AllReduce: 1024 Bytes -> Algo 1 proto 2 time 2860.208008"], "all_reduce", ("RING", "SIMPLE")),
         (["AllReduce: 2048 Bytes -> Algo RING proto LL "], "all_reduce", None),
-        (
-            ["1024 Bytes -> Algo 0 proto 0 time 9.1", "2048 Bytes -> Algo 1 proto 0 time 9.1"],
-            "broadcast",
-            ("TREE", "LL"),
-        ),
         (["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 1 proto 0 time 9.1"], "broadcast", None),
     ],
 )

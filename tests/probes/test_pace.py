@@ -23,10 +23,8 @@ def paced(parts: int, planned_s: float | None) -> tuple[Pace, Clock, list[str]]:
     ("time_s", "text"),
     [
         (0.4, "0 s"),
-        (45, "45 s"),
         (99.4, "99 s"),
         (107, "1 min 50 s"),
-        (120, "2 min"),
         (599, "10 min"),
         (3900, "1 h 5 min"),
     ],

@@ -30,10 +30,6 @@ def test_status_and_streams_make_a_group() -> None:
     ]
 
 
-def test_blank_lines_inside_stay() -> None:
-    assert exec_table([ran("a", "1\n\n2\n")]) == "--- a\n1\n\n2"
-
-
 def test_failures_have_a_line_each_and_a_remedy_once() -> None:
     results = [
         lost("b2", Outcome.UNREACHABLE, "refused\nby it", "look"),
@@ -50,7 +46,3 @@ def test_failures_have_a_line_each_and_a_remedy_once() -> None:
         "  try (b[2,4]): look",
         "  try (b3): wait",
     ]
-
-
-def test_a_cut_is_said() -> None:
-    assert exec_table([ran("a", "x", error="the output was cut after 16 MiB")]).startswith("--- a  the output was cut")

@@ -28,11 +28,6 @@ def test_values_without_an_answer_are_questions_not_noughts() -> None:
     assert words_of("gpus", Gpus(0, ())) == "none"
 
 
-def test_a_host_outside_a_lab_needs_no_line() -> None:
-    table = facts_table({"a": {"lab": Unread("absent", "not a lab host"), "memory": Memory(1, 1, 1, 1)}}, words_of)
-    assert "lab" not in table
-
-
 def test_documents() -> None:
     nics = {"eth0": Nic("eth0", "up", 1500, None, ("192.0.2.1/24",))}
     document = json.loads(as_json("facts", {"nics": nics, "gpus": Unread("unknown", "it broke")}))

@@ -32,11 +32,6 @@ def test_a_gpu_of_its_own_on_each_host_is_told_with_its_host() -> None:
     assert many[0].startswith("WARNING  node[01-20]  gpu_persistence: GPU 0 ") and HINT in many
 
 
-def test_all_shows_each() -> None:
-    lines = findings_table([persistence(host, gpu) for host in HOSTS for gpu in range(8)], everything=True)
-    assert sum("gpu_persistence" in line for line in lines.splitlines()) == 8
-
-
 def test_one_reason_for_which_many_checks_cannot_tell_is_one_cause() -> None:
     reason = "dmesg is not readable"
     unknown = [Finding(host, f"log_{n}", Status.UNKNOWN, actual=reason) for host in HOSTS[:2] for n in range(6)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.common.units import digits, format_value
+from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -70,16 +70,6 @@ def test_values_are_in_units_of_people(value: float, unit: str, shown: str) -> N
     assert format_value(value, unit) == shown
 
 
-def test_three_digits_count() -> None:
-    assert [digits(value) for value in (0.01234, 4.2, 99.96, 391.4, -20.83)] == [
-        "0.0123",
-        "4.20",
-        "100",
-        "391",
-        "-20.8",
-    ]
-
-
 def test_the_fleet_comes_first_with_median_spread_and_verdict() -> None:
     slow = Finding("node02", "latency", Status.FAILED, actual="slow", kind="host", hosts=("node02",))
     lines = text(trips(4, "node02"), [slow]).splitlines()
@@ -141,13 +131,6 @@ def test_what_was_measured_again_is_marked_and_counts_once() -> None:
     assert text(measured, everything=True).count("measured again, p99") == 2
 
 
-def test_one_name_for_the_bus_bandwidth() -> None:
-    conditions = {"collective": "all_reduce", "size_bytes": 1 << 26, "backend": "nccl", "ranks": 16}
-    one = Measurement("nccl", ("a", "b"), 123.4, "GB/s", "", None, 0.01, conditions)
-    assert "123 GB/s busbw = 987 Gbit/s" in text([one], width=100)
-    assert "nccl: busbw (nccl-tests' bus bandwidth): what each link carries" in text([one])
-
-
 def test_other_sizes_and_kernels_are_other_series() -> None:
     measured = [memory(f"gpu{n}", 20.0 + n, kernel=kernel) for n in range(5) for kernel in ("copy", "triad")]
     assert [one.what for one in fleet_series(measured, kind_of)] == [
@@ -159,12 +142,6 @@ def test_other_sizes_and_kernels_are_other_series() -> None:
         for size in (1024, 2048)
     ]
     assert len(fleet_series(sized, kind_of)) == 2
-
-
-def test_what_all_series_share_is_said_once() -> None:
-    shown = text(memory(f"gpu{n}", 20.0 + n, kernel=kernel) for n in range(5) for kernel in ("copy", "triad"))
-    assert shown.count("8 threads, torch") == 1 and "memory: all with 8 threads, torch" in shown
-    assert "memory  copy   5 hosts   22.0 GB/s" in shown and shown.count("copy") == 4
 
 
 def test_what_all_read_alike_is_one_line() -> None:

@@ -106,17 +106,6 @@ def test_alerts_and_dashboard_name_nothing_that_is_not_written() -> None:
     assert named <= set(every_metric()) and len(named) > 15
 
 
-def test_every_panel_has_a_place_of_its_own() -> None:
-    places = {
-        (x, y)
-        for panel in PANELS
-        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-    }
-    assert len(places) == sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in PANELS)
-    assert max(x for x, _ in places) < 24
-
-
 def test_what_was_no_utf_8_is_written_as_text() -> None:
     # the name of an operator's script may be any bytes, and comes as surrogates
     said = family("nodectl_job_info", [("job-1", None, 'tr\udcff\x1b"in.py\n', 1)])

@@ -193,19 +193,6 @@ def test_rows_beyond_the_first_come_when_asked_for() -> None:
     assert any(name in cell for cell in told for name in ("gpu0999", "gpu0998", "gpu1000"))
 
 
-def test_what_is_not_there_says_which_command_brings_it() -> None:
-    text = read(report_html(Content("Fleet", "now", "1"))).text
-    for words in (
-        "nodectl accept",
-        "nodectl probe",
-        "nodectl tune trial",
-        "nodectl launch",
-        "nodectl topology",
-        "--from FILE",
-    ):
-        assert words in text
-
-
 @pytest.mark.parametrize(
     ("nature", "words"), [("measured", "measured on these hosts"), ("lab", "LAB DATA"), ("new", "not describe")]
 )

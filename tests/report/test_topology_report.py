@@ -13,7 +13,6 @@ from nodectl.report.topology.svg import topology_svg
 from nodectl.report.topology.text import (
     environment_yaml,
     fabric_document,
-    fabric_text,
     findings_text,
     node_document,
     nodes_text,
@@ -45,12 +44,6 @@ def test_hosts_that_are_alike_are_shown_once() -> None:
     assert "GPU0 (x16 gen4) ══PXB══ NIC0 mlx5_0, 200 Gbit/s InfiniBand" in text
     assert "not for training: NIC1 mlx5_9 (bond)" in text
     assert "GPU1  NV12  X     SYS   SYS" in text
-
-
-def test_the_fabric_in_figures() -> None:
-    text = fabric_text(judge_fabric(TREE, Limits()))
-    assert "at most: 3\n    n0 - l0 - s - l1 - n2" in text
-    assert "1     2         2           1         1.00:1" in text and text.endswith("rank order: n0, n1, n2, n3")
 
 
 def test_findings_that_hosts_share_are_one_line() -> None:

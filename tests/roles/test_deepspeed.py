@@ -51,24 +51,6 @@ def test_the_articles_settings_come_out_as_json() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "absent", "present"),
-    [
-        ({"precision": "bf16"}, "fp16", "bf16"),
-        ({"precision": "fp32"}, "fp16", "optimizer"),
-    ],
-)
-def test_a_choice_leaves_the_others_out(changes: dict[str, Any], absent: str, present: str) -> None:
-    document = config(**changes)
-    assert absent not in document and present in document
-
-
-def test_parameters_are_offloaded_with_stage_3_only() -> None:
-    zero = config(zero_stage=2)["zero_optimization"]
-    assert "offload_param" not in zero and "offload_optimizer" in zero
-    assert "offload_optimizer" not in config(offload_optimizer=False)["zero_optimization"]
-
-
 @pytest.mark.parametrize(("on", "layers"), [(True, 0), (True, 48), (False, 48)])
 def test_one_buffer_for_all_activations_comes_with_the_number_of_layers(on: bool, layers: int) -> None:
     found = config(checkpoint_activations=on, checkpoints=layers)["activation_checkpointing"]

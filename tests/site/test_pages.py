@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from scripts.site import articles, pages
+from scripts.site import pages
 from tests.pages.command_lines import refused
 from tests.site.building import DOCS
 
@@ -36,38 +34,6 @@ def test_a_link_out_of_docs_becomes_code(tmp_path: Path) -> None:
     assert problems == []
     _, problems = pages.linked("[a](../gone.py)", "x.md", tmp_path)
     assert problems == ["link to ../gone.py, and the repository has no gone.py"]
-
-
-@pytest.mark.parametrize(
-    "address", ["https://docs.nvidia.com/a#b", "https://pypi.org/project/x/", "mailto:a@example.org"]
-)
-def test_addresses_of_other_sites_that_are_well_formed(address: str) -> None:
-    assert pages.linked(f"[a]({address})", "x.md", pages.ROOT)[1] == []
-
-
-@pytest.mark.parametrize(
-    "address", ["http://docs.nvidia.com/", "https://", "https://a b.org/", "//x.org", "ftp://x.org"]
-)
-def test_addresses_of_other_sites_that_are_not(address: str) -> None:
-    assert pages.linked(f"[a]({address})", "x.md", pages.ROOT)[1] != []
-
-
-def test_pages_of_a_folder_are_listed_from_where_the_page_is() -> None:
-    text = "<!-- pages of how-to/ -->\nend"
-    below = [("A", "how-to/a.md"), ("B", "how-to/b.md")]
-    assert pages.listed(text, "index.md", lambda _: below) == "- [A](how-to/a.md)\n- [B](how-to/b.md)\nend"
-    assert pages.listed(text, "articles/index.md", lambda _: below).startswith("- [A](../how-to/a.md)")
-
-
-def test_a_section_is_what_stands_below_its_heading() -> None:
-    assert pages.section("# a\n\n## b\n\nc\n\n### d\n\n## e\n", "b") == "c\n\n### d"
-    with pytest.raises(KeyError, match="heading"):
-        pages.section("# a\n", "b")
-
-
-def test_an_article_that_is_not_there_is_refused() -> None:
-    with pytest.raises(KeyError):
-        articles.filled("<!-- article 9: claims -->")
 
 
 def test_the_command_line_has_what_the_articles_pages_name() -> None:
