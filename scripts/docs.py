@@ -26,16 +26,16 @@ def alert_tables() -> Tables:
     groups = yaml.safe_load((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
     return {
         "alerts": [
-            ["alert", "severity", "for", "when"],
+            ["alert", "severity, for", "when"],
             *(
                 [
                     f"`{rule['alert']}`",
-                    rule["labels"]["severity"],
-                    rule.get("for", "-"),
-                    f"`{rule['expr']}`".replace("|", "\\|"),
+                    ", ".join([rule["labels"]["severity"], *([rule["for"]] if "for" in rule else [])]),
+                    f"`{' '.join(rule['expr'].split())}`".replace("|", "\\|"),
                 ]
                 for group in groups
                 for rule in group["rules"]
+                if "alert" in rule
             ),
         ],
     }

@@ -24,7 +24,8 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 class DcgmHealth:
     """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
 
-    `overall` is DCGM's word; `complaints` are the lines below it that are no heading.
+    `overall` is DCGM's word, empty where its host engine runs and watches nothing; `complaints` are the lines below it
+    that are no heading.
     """
 
     overall: str
@@ -44,9 +45,11 @@ class DcgmHealth:
 def _read_dcgm_health(recording: Recording) -> DcgmHealth:
     done = entry(recording, _DCGM_HEALTH_COMMAND.key)
     printed = f"{done.stdout}{done.stderr}".lower()
-    # of some releases with exit status 0
-    if any(phrase in printed for phrase in (*_NOT_WATCHED, *NO_ENGINE)):
-        raise AbsentError("DCGM's host engine does not run, or watches nothing")
+    # both of some releases with exit status 0
+    if any(phrase in printed for phrase in NO_ENGINE):
+        raise AbsentError("DCGM's host engine does not run")
+    if any(phrase in printed for phrase in _NOT_WATCHED):
+        return DcgmHealth("", ())
     return _parse_dcgm_health(output(recording, _DCGM_HEALTH_COMMAND.key))
 
 
@@ -75,7 +78,7 @@ DCGM_HEALTH_FACT = Fact(
     "dcgm_health",
     (_DCGM_HEALTH_COMMAND,),
     _read_dcgm_health,
-    lambda health: "; ".join([health.overall, *health.complaints]),
+    lambda health: "; ".join([health.overall or "not watched", *health.complaints]),
     row=165,
     quiet=True,
 )

@@ -26,7 +26,7 @@ NO_SYSTEMD = "no systemd runs there"
 UNITS = (
     *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nvidia-imex", "openibd", "slurmd", "munge"),
     *("chrony", "chronyd", "ntpd", "systemd-timesyncd", "ssh", "sshd", "irqbalance", "tuned", "docker", "containerd"),
-    "unattended-upgrades",
+    *("unattended-upgrades", "nvidia-dcgm-exporter"),
 )
 _SERVICE = ".service"
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"

@@ -108,7 +108,7 @@ def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = N
 
 def gpu_work(node: Look) -> str:
     """Return processes on a GPU, as one line, without the driver's own services."""
-    services = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
+    services = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi", "dcgm-exporter")
     users = [
         f"{user['name']} (pid {user['pid']})" for user in node.get("gpu_users", ()) if user["name"] not in services
     ]

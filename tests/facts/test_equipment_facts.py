@@ -72,7 +72,7 @@ def test_dcgms_complaints_without_the_headings() -> None:
     refused = (1, "", "Error: unable to establish a connection to the specified host: localhost\n")
     assert fact("dcgm_health", dcgm_health=refused).kind == "absent"
     unwatched = "Error: Health watches not enabled. Please enable watches.\n"
-    assert fact("dcgm_health", dcgm_health=unwatched).kind == "absent"
+    assert fact("dcgm_health", dcgm_health=(1, unwatched)) == DcgmHealth("", ())
 
 
 @pytest.mark.parametrize(

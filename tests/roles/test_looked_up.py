@@ -60,6 +60,8 @@ GIVEN: dict[str, Any] = {
     "nccl_tests_host": {"built": False, "note": {"cuda": "12.8"}},
     "time_sync_looked": {"node": {"clock": {"settable": True, "keeper": ""}}},
     "deepspeed_build": True,
+    "dcgm_exporter_packages": ["datacenter-gpu-manager-exporter"],
+    "container_toolkit_packages": ["nvidia-container-toolkit"],
     "nodectl_overrides": {"stack": {"deepspeed": "0.19.8"}},
     "fabric_manager_imex_nodes": ["192.0.2.1", "192.0.2.2"],
     "nvidia_driver_installed": DRIVER,
@@ -155,6 +157,7 @@ def test_what_would_be_installed_is_looked_up_before(told: list[dict[str, Any]],
         if isinstance(entry, str) or not entry.get("optional")
     ]
     assert {role for role, _ in installed} >= {"time_sync", "rdma", "cuda", "dcgm", "fabric_manager", "nccl_tests"}
+    assert {role for role, _ in installed} >= {"dcgm_exporter", "container_toolkit"}
     assert [(role, names) for role, names in installed if not names <= looked] == []
 
 

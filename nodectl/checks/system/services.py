@@ -34,17 +34,28 @@ _UNWANTED = ("unattended-upgrades",)
 _ELSEWHERE = ("nvidia-persistenced", "nvidia-fabricmanager")
 _CLOCK = ("chrony", "chronyd", "ntpd", "systemd-timesyncd")
 # they run for ever once they are enabled; sockets, timers and conditions start and end others
-_DAEMONS = ("nvidia-dcgm", "slurmd", "munge")
+_DAEMONS = ("nvidia-dcgm", "nvidia-dcgm-exporter", "slurmd", "munge")
 _LIMITS = {"memlock": "LimitMEMLOCK", "nofile": "LimitNOFILE"}
 _KIB = 1024
 
 
-FAILED_UNITS = Check("failed_units", looks_at="systemd", fires="warning: a unit failed", expected="none failed")
+FAILED_UNITS = Check(
+    "failed_units",
+    looks_at="systemd",
+    fires="warning: a unit failed",
+    expected="none failed",
+    roles_of={
+        "nodectl-dcgm-watches.service": ("dcgm",),
+        "nvidia-dcgm-exporter.service": ("dcgm_exporter",),
+        "nvidia-cdi-refresh.service": ("container_toolkit",),
+    },
+)
 UNIT_STOPPED = Check(
     "unit_stopped",
     looks_at="systemd",
     fires="warning: a unit that training depends on is enabled, and ended badly, or is a service that never ends",
     expected="active",
+    roles_of={"nvidia-dcgm": ("dcgm",), "nvidia-dcgm-exporter": ("dcgm_exporter",)},
 )
 AUTOMATIC_UPGRADES = Check(
     "automatic_upgrades",
