@@ -123,9 +123,11 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
 
 
 @cache
-def shell(name: str) -> str:
-    """Return a program of facts/shell/ for sh: what stands below the comment at its head, and an empty line."""
-    return Path(__file__).with_name("shell").joinpath(f"{name}.sh").read_text(encoding="utf-8").partition("\n\n")[2]
+def shell(name: str, **values: str) -> str:
+    """Return a program of facts/shell/ for sh, without the comment at its head, and with `values` for `@NAME@`."""
+    file = Path(__file__).with_name("shell") / f"{name}.sh"
+    text = file.read_text(encoding="utf-8").partition("\n\n")[2]
+    return re.sub("@([a-z]+)@", lambda match: values[match[1]], text)
 
 
 def script(key: str, text: str = "", *, hardware: bool = False, waits: bool = False) -> Command:

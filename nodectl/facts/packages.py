@@ -8,7 +8,7 @@ from typing import Literal
 
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
-from nodectl.facts.base import script, text_fact
+from nodectl.facts.base import script, shell, text_fact
 from nodectl.model.recording import Command
 
 _PATTERNS = (
@@ -244,23 +244,6 @@ SERVICES = {
 }
 GPU_RECORD = f"{RECORDS}/gpu_settings.json"
 _PATHS = (f"{RECORDS}/runs", GPU_RECORD, *LIMITS, *SERVICES, *(path for paths in SERVICES.values() for path in paths))
-# a run that stands is a folder in `runs`: after a rollback or a trial there is none. Other logins than root cannot look
-# into it; most file systems count the folders in one as names of it
-_ROLE_FILES_SHOW = f"""\
-[ -d {RECORDS}/runs ] || exit 3
-if [ -r {RECORDS}/runs ]; then
-  set -- {RECORDS}/runs/*/
-  [ -d "$1" ] || exit 3
-elif [ "$(stat -c %h {RECORDS}/runs 2>/dev/null)" = 2 ]; then
-  exit 3
-fi
-[ -d /run/systemd/system ] && echo systemd
-for path in {" ".join(_PATHS)}; do [ -e "$path" ] && printf '%s\\n' "$path"; done
-for link in /etc/systemd/system/*.wants/nodectl-*.service; do
-  [ -L "$link" ] && printf 'enabled %s\\n' "${{link##*/}}"
-done
-exit 0
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +266,7 @@ def _parse_role_files(text: str) -> RoleFiles:
 
 ROLE_FILES_FACT = text_fact(
     "role_files",
-    script("role-files", _ROLE_FILES_SHOW),
+    script("role-files", shell("role-files", records=RECORDS, paths=" ".join(_PATHS))),
     _parse_role_files,
     lambda files: f"{counted(len(files.present), 'file')} of nodectl's roles",
     absent=f"no run in {RECORDS}/runs there",

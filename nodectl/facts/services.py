@@ -14,6 +14,7 @@ from nodectl.facts.base import (
     output,
     parse,
     script,
+    shell,
     text_fact,
     variable,
     whole,
@@ -180,30 +181,6 @@ _PROGRAMS = {
     "ptp4l": "linuxptp",
     "phc2sys": "linuxptp",
 }
-# Who lives in another than the first PID namespace shares a machine's clock. The first is told by the kernel's own
-# process 2, and where processes of others are hidden by its inode (PROC_PID_INIT_INO), for which readlink is a process.
-_TIME_SERVICE_SHOW = f"""\
-first= second=
-read -r first 2>/dev/null </proc/1/comm
-read -r second 2>/dev/null </proc/2/comm
-if [ -n "$first" ]; then
-  [ "$second" = kthreadd ] && echo own || echo shared
-else
-  [ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
-fi
-found=' ' chrony= timesyncd= ntp=
-for each in /proc/[0-9]*/comm; do
-  read -r name 2>/dev/null <"$each" || continue
-  case $name in {" | ".join(_PROGRAMS)}) found="$found$name " ;; esac
-done
-for name in {" ".join(sorted(_PROGRAMS))}; do
-  case $found in *" $name "*) printf 'service %s\\n' "$name" ;; esac
-done
-! command -v chronyc >/dev/null || chrony=$(chronyc -n -c tracking 2>/dev/null)
-[ ! -d /run/systemd/system ] || timesyncd=$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')
-! command -v ntpq >/dev/null || ntp=$(ntpq -c rv 2>/dev/null | tr '\\n' ' ')
-printf 'chrony %s\\ntimesyncd %s\\nntp %s\\n' "$chrony" "$timesyncd" "$ntp"
-"""
 _UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 
 
@@ -255,7 +232,11 @@ def _parse_time_service(text: str) -> TimeService:
 
 TIME_SERVICE_FACT = text_fact(
     "time_service",
-    script("time-service", _TIME_SERVICE_SHOW, waits=True),
+    script(
+        "time-service",
+        shell("time-service", cases=" | ".join(_PROGRAMS), names=" ".join(sorted(_PROGRAMS))),
+        waits=True,
+    ),
     _parse_time_service,
     lambda service: ", ".join(service.services) or "none",
     row=831,

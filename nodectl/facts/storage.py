@@ -8,23 +8,9 @@ from typing import Any
 from nodectl.common import bounded_json, system_names
 from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.errors import ParseError
-from nodectl.facts.base import SUDOERS, AbsentError, Fact, UnknownError, entry, gib, output, script, text_fact
+from nodectl.facts.base import SUDOERS, AbsentError, Fact, UnknownError, entry, gib, output, script, shell, text_fact
 from nodectl.model.recording import Command, Recording
 
-# the state folder comes with nodectl's first write: until then its nearest parent tells; a line each, in this order
-_DISK_SHOW = f"""\
-state={STATE_FOLDER}
-printf '%s\\n' "$state"
-while [ -n "$state" ] && [ ! -e "$state" ]; do
-  case $state in */*) state=${{state%/*}} ;; *) state=. ;; esac
-done
-set -- / "${{state:-/}}"
-[ ! -d /var/log ] || set -- "$@" /var/log
-df -kP "$@"
-set -- / "${{state:-/}}"
-[ ! -d /home ] || set -- "$@" /home
-df -iP "$@"
-"""
 # names may hold spaces; the numbers between them do not
 _ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:(?P<used>\d+)%|-)\s+(?P<mount>/.*)")
 _INODES = re.compile(r".*?\s(\d+)\s+(\d+)\s+(\d+)\s+(?:\d+%|-)\s+(/.*)")
@@ -106,7 +92,7 @@ def _disk_words(disk: Disk) -> str:
     return f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}"
 
 
-DISK_FACT = Fact("disk", (script("df", _DISK_SHOW, waits=True),), _read_disk, _disk_words, row=800)
+DISK_FACT = Fact("disk", (script("df", shell("df", state=STATE_FOLDER), waits=True),), _read_disk, _disk_words, row=800)
 
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -223,26 +209,13 @@ RAID_FACT = text_fact(
 _SMARTCTL = ("smartctl", "-j", "-n", "standby", "-H", "-A")
 _NVME = ("nvme", "smart-log", "-o", "json")
 _NVMES, _DISKS = ("/dev/nvme[0-9]", "/dev/nvme[0-9][0-9]"), ("/dev/sd[a-z]", "/dev/sd[a-z][a-z]")
-# `drive FILE` before what the tool says of it
-_DRIVES_SHOW = f"""\
-smartctl=$(command -v smartctl) || command -v nvme >/dev/null || exit 3
-for drive in {" ".join((*_NVMES, *_DISKS))}; do
-  [ -e "$drive" ] || continue
-  if [ -n "$smartctl" ]; then
-    set -- {" ".join(_SMARTCTL)} "$drive"
-  else
-    case $drive in /dev/sd*) continue ;; esac
-    set -- {" ".join(_NVME)} "$drive"
-  fi
-  [ -r "$drive" ] || set -- sudo -n -- "$@"
-  printf 'drive %s\\n' "$drive"
-  "$@"
-done
-exit 0
-"""
 _DRIVES_COMMAND = Command(
     "drives",
-    ("sh", "-c", _DRIVES_SHOW),
+    (
+        "sh",
+        "-c",
+        shell("drives", drives=" ".join((*_NVMES, *_DISKS)), smartctl=" ".join(_SMARTCTL), nvme=" ".join(_NVME)),
+    ),
     deadline_s=20,
     hardware=True,
     sudo=(*((*_SMARTCTL, each) for each in (*_NVMES, *_DISKS)), *((*_NVME, each) for each in _NVMES)),
