@@ -10,37 +10,7 @@ from nodectl.common import bounded_yaml
 from nodectl.common.spelling import nearest
 
 # what an inventory may set beside the roles' own variables; docs/provision.md says what each is for
-INVENTORY_VARIABLES = frozenset(
-    {
-        "nodectl_allow_reboot",
-        "nodectl_allow_unsupported",
-        "nodectl_driver",
-        "nodectl_hardware",
-        "nodectl_health",
-        "nodectl_health_timer",
-        "nodectl_lab",
-        "nodectl_link_rate",
-        "nodectl_locks",
-        "nodectl_misfit",
-        "nodectl_nccl_env",
-        "nodectl_nics",
-        "nodectl_nvlink_domain",
-        "nodectl_overrides",
-        "nodectl_psu_watt",
-        "nodectl_python_mirror",
-        "nodectl_rail",
-        "nodectl_recorded_look",
-        "nodectl_stack",
-        "nodectl_switch",
-        "nodectl_tool_wheelhouse",
-        "nodectl_tuning",
-        "nodectl_uv",
-        "nodectl_wheelhouse",
-        "nvidia_repo_baseurl",
-        "nvidia_repo_keyring",
-        "nvidia_repo_keyring_sha256",
-    }
-)
+INVENTORY_VARIABLES = frozenset(Path(__file__).with_name("inventory_variables.txt").read_text(encoding="utf-8").split())
 # a name this near to one of ours is a slip; what is further away is somebody's own variable
 _NEAR = 0.88
 
