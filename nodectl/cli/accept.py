@@ -66,9 +66,6 @@ _LEVELS = ("quick", "standard", "burn-in")
 _INTERRUPTED_END_S = 10.0
 # of the nodes that are not accepted, so many are recorded for their vendor
 _MOST_RECORDED = 16
-# for how long Slurm lends the hosts, if nothing else is said
-_LENT_S = {"quick": 3600.0, "standard": 4 * 3600.0, "burn-in": 8 * 3600.0}
-_LONGER = 1.5
 _REPORT = "report.html"
 _NONCE = re.compile(r"[A-Za-z0-9._:-]{8,128}")
 
@@ -138,8 +135,7 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     if asked.sign is not None:
         refuse_no_key(asked.sign)
     begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
-    lent_s = max(_LENT_S[begun.level if begun else asked.level], _LONGER * (asked.budget or 0))
-    with taken(app, None if asked.dry_run else asked.slurm, "accept", lent_s) as drain:
+    with taken(app, None if asked.dry_run else asked.slurm, "accept", asked.budget) as drain:
         _judge(app, asked, begun, drain, force=force)
 
 

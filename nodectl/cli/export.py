@@ -173,16 +173,14 @@ def accept_job(app: App, image: str, namespace: str, level: str) -> None:
 
     A pod fails where its node is rejected (exit status 1) or cannot be told (3), and its status says why.
     """
-    hosts = app.hosts
-    gpus, kinds = gpus_a_host(app, hosts), {str(host.variables.get("nodectl_hardware", "auto")) for host in hosts}
+    names, gpus = [host.name for host in app.hosts], gpus_a_host(app, app.hosts)
+    kinds = {str(host.variables.get("nodectl_hardware", "auto")) for host in app.hosts}
     if len(kinds) > 1:
         raise UsageError(f"the hosts have different hardware: {', '.join(sorted(kinds))}", "choose some with --limit")
     own = json.dumps({"nodectl_hardware": kinds.pop(), "nodectl_stack": "none", "nodectl_tuning": "stock"})
-    job = KubernetesJob(
-        name="nodectl-accept", namespace=namespace, image=image, nodes=len(hosts), gpus=gpus, ranks=1,
-        host_network=True, script="nodectl", args=["-e", own, "accept", "--level", level],
-    )  # fmt: skip
-    _show(app, "accept", acceptance(job, [host.name for host in hosts]))
+    args = ["-e", own, "accept", "--level", level]
+    job = KubernetesJob("nodectl-accept", image, len(names), 1, "", gpus, args, namespace)
+    _show(app, "accept", acceptance(job, names))
 
 
 def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:

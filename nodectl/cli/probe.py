@@ -42,8 +42,6 @@ QUICK = "quick"
 _END_S, _END_PART = 4.0, 0.05
 # after Ctrl-C the locks are let go and what was measured is kept and shown; a further Ctrl-C is heard only then
 _INTERRUPTED_END_S = 10.0
-# for how long Slurm lends the hosts, if nothing else is said
-_LENT_S = 3600.0
 _HELP = ("-h", "--help")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
@@ -288,14 +286,12 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     # read before anything is measured: a typo costs no minutes
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]
-    # the time is the operator's: from the command's start to its end
-    ends_at = budget and started() + budget - _end_s(budget)
     interrupted = False
-    lent_s = max(_LENT_S, 1.5 * (budget or 0))
     with (
-        taken(app, filled(Via, dict(given)), "probe", lent_s) as drain,
+        taken(app, filled(Via, dict(given)), "probe", budget) as drain,
         hold(app, f"probe {names}", force=given["force"]) as holds,
     ):
+        ends_at = budget and _start(app) + budget - _end_s(budget)
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
@@ -326,7 +322,7 @@ def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
 ) -> tuple[Sequence[Host], list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
     """Return the hosts, the probes that fit them within the time, what each costs, and when all is to end."""
-    ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+    ends_at = ends_at or _start(app) + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks, look_for_cordoned(app))
     if not choice.hosts:
         raise nothing_left([host.name for host in app.hosts])
@@ -336,6 +332,11 @@ def _quick(
         raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
     options = {probe.name: probe_options for probe, probe_options in wanted}
     return choice.hosts, [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
+
+
+def _start(app: App) -> float:
+    """Return when a budget begins: with the command, as the time is the operator's, or with the nodes of Slurm."""
+    return time.monotonic() if app.allocated else started()
 
 
 def _end_s(budget_s: float) -> float:

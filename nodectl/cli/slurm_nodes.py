@@ -15,8 +15,9 @@ from nodectl.cli.terminal import note
 from nodectl.common.process import interruptible
 from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
-from nodectl.model.status import Status
 
+# for how long Slurm lends the hosts, if nothing else is said; longer than a budget
+_LENT_S, _LONGER = 4 * 3600.0, 1.5
 # drains the hosts that these findings fail
 Drain = Callable[[Mapping[str, Sequence[Finding]]], None]
 
@@ -41,8 +42,8 @@ class Via:
 
 
 @contextmanager
-def taken(app: App, asked: Via | None, what: str, usual_s: float) -> Iterator[Drain]:
-    """Have the hosts of Slurm as long as the block lasts, `usual_s` at most where no limit is given; yield the drain.
+def taken(app: App, asked: Via | None, what: str, budget_s: float | None) -> Iterator[Drain]:
+    """Have the hosts of Slurm as long as the block lasts, its limit permitting; yield the drain.
 
     Without options, or over SSH, the hosts are as they are, and nobody's to drain.
     """
@@ -51,7 +52,7 @@ def taken(app: App, asked: Via | None, what: str, usual_s: float) -> Iterator[Dr
             raise click.UsageError("--reservation, --time-limit and --sbatch need --via slurm")
         yield lambda _: None
         return
-    from nodectl.health.slurm import report
+    from nodectl.health.slurm import drain_reason, report
     from nodectl.jobs.export.sbatch import SbatchJob
     from nodectl.jobs.slurm.login import need_login
     from nodectl.jobs.slurm.nodes import refuse_strange
@@ -64,7 +65,7 @@ def taken(app: App, asked: Via | None, what: str, usual_s: float) -> Iterator[Dr
     nodes = {host.name: slurm_name(host.name) for host in app.hosts}
     job = SbatchJob(
         name=what, nodes=len(nodes), hosts=list(nodes.values()), nproc_per_node=1, program=(), launcher="",
-        asked=asked.sbatch_options, time_limit_s=asked.time_limit or usual_s,
+        asked=asked.sbatch_options, time_limit_s=asked.time_limit or max(_LENT_S, _LONGER * (budget_s or 0)),
     )  # fmt: skip
     # a node that fails is what is looked for, and ends nothing
     options = [*job.salloc_options(), "--no-kill", "--kill-command"]
@@ -72,14 +73,12 @@ def taken(app: App, asked: Via | None, what: str, usual_s: float) -> Iterator[Dr
 
     def drain(failed: Mapping[str, Sequence[Finding]]) -> None:
         for host, findings in failed.items():
-            if all(finding.status is not Status.FAILED for finding in findings):
-                continue
-            try:
-                done = report(nodes[host], findings, resume=False, scontrol=login.scontrol)
-            except NodectlError as error:
-                done = f"nodectl: {nodes[host]} is not drained: {error.message}"
-            if done:
-                note(done)
+            if drain_reason(findings):
+                try:
+                    done = report(nodes[host], findings, mark=f"nodectl {what}: ", scontrol=login.scontrol)
+                    note(done or f"{host} is drained already")
+                except NodectlError as error:
+                    note(f"{host} is not drained: {error.message}\n  try: {error.remedy}")
 
     name = f"nodectl-{what}-{secrets.token_hex(4)}"
     with closing(login.transport), interruptible():

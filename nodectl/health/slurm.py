@@ -35,7 +35,7 @@ def node_name(hosts: Sequence[Host]) -> str:
     return name
 
 
-def drain_reason(findings: Iterable[Finding]) -> str:
+def drain_reason(findings: Iterable[Finding], mark: str = MARK) -> str:
     """Return what failed, on one bounded line of plain characters; empty where nothing did.
 
     What Slurm itself says of the node is no reason: it would hold the node for having been held.
@@ -48,8 +48,8 @@ def drain_reason(findings: Iterable[Finding]) -> str:
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     reason = " ".join(f"{name}: {first.actual}".split())
     plain = re.sub(r"[^ -~]", "?", reason).replace('"', "'")
-    room = _LONGEST_REASON - len(MARK) - len(more)
-    return MARK + (plain if len(plain) <= room else plain[: room - 3] + "...") + more
+    room = _LONGEST_REASON - len(mark) - len(more)
+    return mark + (plain if len(plain) <= room else plain[: room - 3] + "...") + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,22 @@ def read_node(text: str) -> SlurmNode:
     return SlurmNode("DRAIN" in fields["State"], fields.get("Reason", ""))
 
 
-def report(name: str, findings: Iterable[Finding], *, resume: bool, scontrol: Callable[..., str] | None = None) -> str:
+def report(
+    name: str,
+    findings: Iterable[Finding],
+    *,
+    resume: bool = False,
+    mark: str = MARK,
+    scontrol: Callable[..., str] | None = None,
+) -> str:
     """Drain the node where something failed, with `resume` give it back where nothing does; what was done, in words.
 
-    `scontrol` is how it is run: on this very node, if nothing is said.
+    `scontrol` is how it is run: on this very node, if nothing is said. What is drained by another `mark` is not given
+    back by a node's own look.
     """
     scontrol = scontrol or _scontrol
     node = read_node(scontrol("--oneliner", "show", "node", name))
-    reason, ours = drain_reason(findings), node.reason.startswith(MARK)
+    reason, ours = drain_reason(findings, mark), node.reason.startswith(MARK)
     if node.drained and not ours:
         return f"{name} is drained already: {node.reason}" if reason else ""
     if reason and reason != node.reason:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from nodectl.errors import UnreachableError
 from nodectl.model.host import Host
+from nodectl.payload.common.host_lock import one_line
 from nodectl.probes.base import Note
 from nodectl.probes.events import Background, Event, Events, failure, terminate
 from nodectl.transport.base import Transport
@@ -23,34 +24,32 @@ def allocated(transport: Transport, login: Host, name: str, options: Sequence[st
     What Slurm waits for is noted. UnreachableError where it gives nothing. Where it ends the allocation before the
     block does, this process is sent SIGTERM.
     """
-    gone, over = f"{login.name}: Slurm gives no nodes", threading.Event()
+    over = threading.Event()
 
     def tell(event: Event) -> None:
-        if event["event"] == "waits":
-            note(f"Slurm's job {event['job']} ({name}) waits for its nodes: {event['reason']}")
-        if event["event"] == "held":
-            note(f"Slurm's job {event['job']} ({name}) holds the nodes")
+        words = {"waits": f"waits for its nodes: {event.get('reason')}", "held": "holds the nodes"}
+        if event["event"] in words:
+            note(one_line(f"Slurm's job {event['job']} ({name}) {words[event['event']]}"))
 
-    events = Events(tell)
-    holder = Background(transport, login, "probes.allocation", [name, *options], None, events)
+    holder = Background(transport, login, "probes.allocation", [name, *options], None, Events(tell))
+    events = holder.events
+
+    def why() -> str:
+        return failure(holder.done, events)[0] if holder.done else "its login host fell silent"
 
     def watch() -> None:
         events.wait("end", None)
         if not over.is_set():
-            note(f"Slurm's allocation has ended: {_why(holder)}")
+            note(f"Slurm's allocation has ended: {why()}")
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
         if events.wait("held", None) is None:
-            raise UnreachableError(f"{gone}: {_why(holder)}", _REMEDY)
+            raise UnreachableError(f"{login.name}: Slurm gives no nodes: {why()}", _REMEDY)
         threading.Thread(target=watch, daemon=True).start()
         yield
     finally:
         over.set()
-        if holder.done is None and (asked := events.of("asked")):
+        if asked := events.of("asked"):
             terminate(transport, login, int(asked[0]["pid"]), _STOP_S)
             events.wait("end", _GIVEN_BACK_S)
-
-
-def _why(holder: Background) -> str:
-    return failure(holder.done, holder.events)[0] if holder.done is not None else "its login host fell silent"

@@ -327,7 +327,7 @@ def test_nodes_of_a_reservation_are_taken_judged_and_drained_or_given_back(shell
     verdicts = {host["host"]: host["verdict"] for host in json.loads(done.stdout)["hosts"]}
     assert verdicts[good].startswith("accepted") and verdicts[bad] == "rejected", done.stdout
     assert "State=IDLE+RESERVED " in node(cluster, good)
-    assert f"Reason=nodectl: mount {data}: not mounted [root@" in node(cluster, bad)
+    assert f"Reason=nodectl accept: mount {data}: not mounted [root@" in node(cluster, bad)
     assert "State=IDLE+DRAIN" in node(cluster, bad) and cluster.ssh("squeue --noheader; ls / | grep pwned") == ""
     drained = shell.run("-l", bad, *accept)
     assert drained.returncode == 2 and "IDLE+DRAIN" in drained.stderr and "state=resume" in drained.stderr

@@ -139,8 +139,10 @@ def sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator
 
 @pytest.fixture(scope="session")
 def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator[Sshd]:
-    """A second server, to go through."""
-    yield from _serve(tmp_path_factory.mktemp("jump"), client_key)
+    """A second server, to go through, which says what pam_slurm_adopt says to who has no job there."""
+    folder = tmp_path_factory.mktemp("jump")
+    (folder / "banner").write_text("Access denied by pam_slurm_adopt: you have no active jobs on this node\n")
+    yield from _serve(folder, client_key, f"Banner {folder}/banner\n")
 
 
 @pytest.fixture(scope="session")

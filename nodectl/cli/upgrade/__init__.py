@@ -31,11 +31,11 @@ from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UnreachableError, UsageError
 from nodectl.facts.catalogue import facts_named
 from nodectl.health.slurm import SlurmNode, read_node
+from nodectl.jobs.slurm.login import Login
 from nodectl.ledger.accept import store
 from nodectl.ledger.events import Hold
 from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses
 from nodectl.ledger.store import Ledger
-from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import comparison_table
@@ -43,7 +43,7 @@ from nodectl.report.table import aligned
 from nodectl.upgrade import roll as rolls
 from nodectl.upgrade.roll import ROLES, SETTLED, HostRoll, Phase, Roll, in_batches, planned
 
-_LOOK_EVERY_S, _SCONTROL_S = 10.0, 20.0
+_LOOK_EVERY_S = 10.0
 _REBOOTS = {"nodectl_allow_reboot": True}
 # host → why it is rejected
 Evidence = dict[str, tuple[str, ...]]
@@ -359,13 +359,8 @@ class Course:
         """Change the host's node in Slurm, or without changes return what it is."""
         node = self.roll.of(name).slurm
         args = ("update", f"NodeName={node}", *changes) if changes else ("show", "node", node)
-        login = self.app.slurm()
-        transport, host = (login.transport, login.host) if login else (self.app.transport, self._of([name]).hosts[0])
-        done = transport.run(host, ["scontrol", "--oneliner", *args], timeout_s=_SCONTROL_S)
-        if done.outcome is not Outcome.RAN or done.exit_status:
-            why = done.error or (done.stderr or done.stdout).strip()[:300]
-            raise NodectlError(f"{host.name}: scontrol {args[0]}: {why}", "only Slurm's operators may drain a node")
-        return done.stdout
+        login = self.app.slurm() or Login(self.app.transport, self._of([name]).hosts[0])
+        return login.scontrol("--oneliner", *args)
 
     def _alike(self, names: Sequence[str]) -> list[tuple[HostRoll, list[str]]]:
         """Return the hosts with the same variables and the same run before together, after a row of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -21,7 +21,6 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = "a-z, 0-9 and -"
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _GPUS = "nvidia.com/gpu"
-_HOSTNAME = "kubernetes.io/hostname"
 _NODE_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PORT = 29500
 _NODES = "nodes"
@@ -141,41 +140,18 @@ def pytorchjob(job: KubernetesJob) -> Document:
 
 
 def acceptance(job: KubernetesJob, hosts: Sequence[str]) -> str:
-    """Return the YAML of a Job with a pod on each of these nodes, whose words are `script` and `args`.
-
-    Each has its node to itself, is tried once, and leaves its last lines in the pod's status where it fails.
-    """
+    """Return the YAML of a Job with a pod on each of these nodes, in which nodectl runs with `args`, once."""
     if odd := [name for name in hosts if not _NODE_LABEL.fullmatch(name)]:
-        raise UsageError(
-            f"host {odd[0]!r}: no value of the label {_HOSTNAME}", "name hosts as `kubectl get nodes` does"
-        )
-    labels, pod = {"app.kubernetes.io/name": job.name}, _pod(job, "", "", "", [])
-    pod["containers"][0] |= {
-        "name": "accept",
-        "command": [job.script],
-        "args": [literal(word) for word in job.args],
-        "securityContext": {"privileged": True},  # the kernel's log, and the hardware's own registers
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-    }
-    named = {"key": _HOSTNAME, "operator": "In", "values": list(hosts)}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [named]}]}
-    apart = {"topologyKey": _HOSTNAME, "labelSelector": {"matchLabels": labels}}
-    pod |= {
-        "restartPolicy": "Never",
-        "tolerations": [{"operator": "Exists"}],  # a cordoned node is tried, too
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
-        },
-    }
-    spec = {
-        "parallelism": len(hosts),
-        "completions": len(hosts),
-        "completionMode": "Indexed",
-        "backoffLimitPerIndex": 0,
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(job), "spec": spec}
+        rule = "no value of the label kubernetes.io/hostname"
+        raise UsageError(f"host {odd[0]!r}: {rule}", "name hosts as `kubectl get nodes` does")
+    document = yaml.safe_load(Path(__file__).with_name("accept.yml").read_bytes())
+    spec, limits = document["spec"], {_GPUS: job.gpus} if job.gpus else {}
+    document["metadata"] = _metadata(job)
+    spec |= {"parallelism": len(hosts), "completions": len(hosts)}
+    pod = spec["template"]["spec"]
+    pod["containers"][0] |= {"image": job.image, "args": list(map(literal, job.args)), "resources": {"limits": limits}}
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    term["matchExpressions"][0]["values"] = list(hosts)
     return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=120)
 
 

@@ -8,67 +8,47 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from typing import List, Sequence
 
 from ..common.events import say
 
 POLL_S = 1.0
-ASK_S = 20.0
 GIVE_BACK_S = 20.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Take nodes by a job's name and further options of salloc; 1 where Slurm does not give them or takes them back."""
+    """Take nodes by a job's name and options of salloc, tell what it waits for, and hold them; 1 where salloc ends."""
     name, *options = argv
     command = ["salloc", "--job-name=" + name, *options, "cat"]
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     with tempfile.TemporaryFile() as words:
-        try:
-            salloc = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=words, start_new_session=True
-            )
-        except OSError as error:
-            say(event="error", text="salloc cannot be run: %s" % error, remedy="install Slurm's commands there")
-            return 1
+        salloc = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=words, start_new_session=True
+        )
         try:
             say(event="asked", pid=os.getpid())
-            hold(salloc, name)
+            known: List[str] = []
+            while salloc.poll() is None:
+                job = known if known[1:2] == ["RUNNING"] else queued(name)
+                if job and job != known:
+                    known = job
+                    say(event="held" if job[1] == "RUNNING" else "waits", job=job[0], reason=job[2])
+                say(event="beat")
+                time.sleep(POLL_S)
             words.seek(0)
             lines = words.read().decode(errors="replace").strip().splitlines()
             say(event="error", text="; ".join(lines[-2:])[-400:] or "salloc ended with %s" % salloc.returncode)
-        except BrokenPipeError:
-            pass  # the operator has gone
         finally:
             give_back(salloc)
     return 1
 
 
-def hold(salloc: "subprocess.Popen[bytes]", name: str) -> None:
-    """Tell what Slurm waits for, then that the nodes are held; return when salloc has ended."""
-    known: List[str] = []
-    is_held = False
-    while True:
-        try:
-            salloc.wait(POLL_S)
-            return
-        except subprocess.TimeoutExpired:
-            pass
-        job = [] if is_held else queued(name)
-        is_held = is_held or job[1:2] == ["RUNNING"]
-        if job and job != known:
-            number, state, reason = known = job
-            say(event="held" if is_held else "waits", job=number, state=state, reason=reason)
-        say(event="beat")
-
-
 def queued(name: str) -> List[str]:
     """Return number, state and reason of the job; empty where Slurm does not tell."""
     argv = ["squeue", "--noheader", "--name=" + name, "--format=%i|%T|%r"]
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=ASK_S, check=False)
-    except subprocess.TimeoutExpired:
-        return []
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     row = done.stdout.decode(errors="replace").strip().split("|", 2)
     return row if len(row) == 3 else []
 
