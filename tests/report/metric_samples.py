@@ -72,3 +72,33 @@ def all_texts() -> dict[str, str]:
         "accept": acceptance_metrics(ACCEPTANCE, kind_of),
         "jobs": jobs_metrics(JOBS, time_s=NOW),
     }
+
+
+# names of dcgm-exporter's default-counters.csv; the values are made up, and the second GPU has fallen off the bus
+DCGM = {
+    "DCGM_FI_DEV_GPU_TEMP": ("gauge", 41, 44),
+    "DCGM_FI_DEV_POWER_USAGE": ("gauge", 118.247, 112.9),
+    "DCGM_FI_DEV_GPU_UTIL": ("gauge", 97, 0),
+    "DCGM_FI_DEV_XID_ERRORS": ("gauge", 0, 79),
+    "DCGM_FI_DEV_FB_FREE": ("gauge", 19762, 80994),
+    "DCGM_FI_DEV_FB_USED": ("gauge", 61018, 0),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("gauge", 0, 0),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("counter", 1234567890, 987654321),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": ("counter", 0, 0),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": ("counter", 0, 0),
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("counter", 0, 0),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("gauge", 0.412, 0.0),
+}
+
+
+def dcgm_text(host: str, label: str) -> str:
+    """What a dcgm-exporter tells of two GPUs, by its template (render_metrics.go) with this label of the host."""
+    lines = []
+    for name, (kind, *values) in DCGM.items():
+        lines += [f"# HELP {name} Of DCGM.", f"# TYPE {name} {kind}"]
+        for gpu, value in enumerate(values):
+            more = f',err_code="{value}",err_msg="-"' if name == "DCGM_FI_DEV_XID_ERRORS" else ""
+            identity = f'gpu="{gpu}",UUID="GPU-{host}-{gpu}",pci_bus_id="00000000:0{gpu + 1}:00.0",device="nvidia{gpu}"'
+            host_labels = f'modelName="NVIDIA H100 80GB HBM3",{label}="{host}",DCGM_FI_DRIVER_VERSION="580.95.05"'
+            lines.append(f"{name}{{{identity},{host_labels}{more}}} {value}")
+    return "\n".join([*lines, ""])

@@ -11,7 +11,7 @@ from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
 from nodectl.report.metrics import BASES, every_metric, family
-from tests.report.metric_samples import NOW, all_texts
+from tests.report.metric_samples import DCGM, NOW, all_texts
 
 TEXTS = all_texts()
 ALERTS = yaml.safe_load((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))
@@ -102,8 +102,8 @@ def test_jobs_are_counted_and_the_recent_ones_told() -> None:
 def test_alerts_and_dashboard_name_nothing_that_is_not_written() -> None:
     exprs = [rule["expr"] for group in ALERTS["groups"] for rule in group["rules"]]
     exprs += [target["expr"] for panel in PANELS for target in panel["targets"]]
-    named = {name for expr in exprs for name in re.findall(r"\bnodectl_[a-z_]+", expr)}
-    assert named <= set(every_metric()) and len(named) > 15
+    named = {name for expr in exprs for name in re.findall(r"\bnodectl_[a-z_]+|\bDCGM_[A-Z_]+", expr)}
+    assert named <= {*every_metric(), *DCGM} and len(named) > 20
 
 
 def test_what_was_no_utf_8_is_written_as_text() -> None:
