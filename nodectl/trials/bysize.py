@@ -6,7 +6,7 @@ The rows are those of NCCL's example tuner plug-in (NCCL 2.30.7, plugins/tuner/e
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -165,9 +165,11 @@ def environment(trial: Trial, wins: Sequence[Win]) -> tuple[dict[str, str], list
 
 
 def _most(wins: Sequence[Win]) -> list[Win]:
-    """Return the wins of the candidate that has most of them."""
-    counts = Counter(win.verdict.profile for win in wins)
-    return [win for win in wins if win.verdict.profile == max(counts, key=lambda profile: counts[profile])]
+    """Return the wins of the candidate that has most of them, of equals those that gain most."""
+    of: dict[str, list[Win]] = defaultdict(list)
+    for win in wins:
+        of[win.verdict.profile].append(win)
+    return max(of.values(), key=lambda own: (len(own), sum(win.verdict.gain_percent or 0.0 for win in own)), default=[])
 
 
 def proposal_by_size(trial: Trial, group: str, plugin: str | None) -> Proposal:
@@ -175,6 +177,11 @@ def proposal_by_size(trial: Trial, group: str, plugin: str | None) -> Proposal:
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
     wins = better(trial)
+    if plugin:
+        # of those that NCCL makes by itself a plug-in takes some, and adds none
+        stock: list[Any] = [row["conditions"] for row in trial.conditions if row["profile"] == trial.baseline.label]
+        own = min((row["channels"] for row in stock if isinstance(row.get("channels"), int)), default=0)
+        wins = [win for win in wins if win.choice.channels <= own]
     if not wins:
         what = f"no size is better than {trial.baseline.label} by another choice of NCCL's: nothing is written"
         raise NodectlError(what, "more --pairs see smaller gains; gloo feels none of this")

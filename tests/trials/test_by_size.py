@@ -28,20 +28,21 @@ from tests.trials.saved_trial import trial
 # microseconds to start, GB/s; of two nodes with 8 GPUs each: NCCL itself takes ring/simple
 CURVES = {"ring/ll": (60, 40.0), "ring/simple": (90, 180.0), "tree/ll": (30, 35.0), "tree/simple": (70, 150.0)}
 STOCK = "ring/simple"
+COMM = {"nodes": 2, "ranks": 16, "channels": 16}
 HOSTS = [Host("a", "127.0.0.1", connection="local", variables={"nodectl_stack": "cu128"})]
 
 
 def by_size(curves: Mapping[str, tuple[float, float]], pairs: int = 6, noise: float = 0.01, **changes: Any) -> Trial:
-    """A trial of all_reduce; candidates without a curve, and channels, do as NCCL itself does."""
+    """A trial of all_reduce over 16 channels; candidates without a curve do as NCCL itself does."""
     chance, series, conditions = random.Random(5), [], []
     against = Side("own")
     sides = sides_by_size(("all_reduce",), against)
     for side in (against, *sides):
         taken = side.label if side.label in curves else STOCK
-        algorithm, protocol = taken.upper().split("/")
+        algorithm, protocol = (STOCK if "channels" in taken else taken).upper().split("/")
         for size in SIZES:
             what = {"collective": "all_reduce", "size_bytes": size, "algorithm": algorithm, "protocol": protocol}
-            conditions.append({"profile": side.label, "what": "", "conditions": {**what, "nodes": 2, "ranks": 16}})
+            conditions.append({"profile": side.label, "what": "", "conditions": {**what, **COMM}})
             if side is not against:
                 base, tried = (
                     size / (start * 1e3 + size / rate)
@@ -91,6 +92,12 @@ def test_a_variable_says_only_what_loses_nowhere() -> None:
     safe = proposal_by_size(by_size({**CURVES, "tree/simple": (70, 181.0)}), "", None)
     assert (safe.overrides or {})["nccl"] == {"NCCL_ALGO": "allreduce:tree", "NCCL_PROTO": "allreduce:simple"}
     assert {verdict.profile for verdict in safe.verdicts} == {"tree/simple"} and not safe.tuner
+
+
+def test_a_plug_in_takes_no_more_channels_than_nccl_makes() -> None:
+    kept = by_size({"channels 8": (30, 190.0), "channels 32": (20, 200.0)})
+    assert {line.split(",")[5] for line in proposal_by_size(kept, "", "example").tuner} == {"8"}
+    assert (proposal_by_size(kept, "", None).overrides or {})["nccl"]["NCCL_MIN_NCHANNELS"] == "32"
 
 
 def test_what_the_log_tells_as_the_baselines_own_choice_has_not_won() -> None:

@@ -235,12 +235,8 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
 def _planned(app: App, asked: _Options, started: float) -> _Plan:
     """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
     if asked.by_size:
-        asked = replace(
-            asked,
-            training=bool(asked.training),
-            sizes=asked.sizes or SIZES,
-            collectives=asked.collectives or tuple(FUNCTIONS),
-        )
+        asked = replace(asked, training=bool(asked.training), sizes=asked.sizes or SIZES)
+        asked = replace(asked, collectives=asked.collectives or tuple(FUNCTIONS))
     against, candidates = _sides(app, asked)
     learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
     names, training = asked.probes, asked.training
@@ -263,7 +259,9 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
             require_two(app.hosts, probe.name)
     budget = asked.budget or (_BUDGET_S if search else None)
     if budget is not None:
-        refuse_too_short(budget, least_turn_s(_certain(probes, training), given), 1 if search else len(candidates))
+        # not a training that nobody asked for
+        certain = [probe for probe in probes if training or probe.name != TRAINING]
+        refuse_too_short(budget, least_turn_s(certain, given), 1 if search else len(candidates))
     head = _head(app, against, candidates, asked.pairs, probes, given, learning)
     head = replace(head, options={**head.options, "judge_by": asked.judge_by, "by_size": asked.by_size})
     return _Plan(head, probes, given, training, learning, search, None if budget is None else started + budget)
@@ -288,19 +286,19 @@ def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
             "give either --profiles stock,NAME, --space FILE or --by-size",
         )
     folders = app.profile_dirs
-    if asked.by_size:
-        against = side_of(asked.baseline or OWN)
-        refuse_conflict(against, app.hosts, folders)
-        return against, tuple(possible(sides_by_size(asked.collectives or (), against), app.hosts, folders)[0])
-    if space is not None:
+    if profiles is None:
         against = side_of(asked.baseline or OWN)
         refuse_impossible(against, app.hosts, folders)
-        drawn = read_space(space).in_turn(_DRAWN, asked.seed)
-        kept, reasons = possible(sides_of_space(drawn, against), app.hosts, folders)
+        if space is None:
+            refuse_conflict(against, app.hosts, folders)
+            drawn = sides_by_size(asked.collectives or (), against)
+        else:
+            drawn = sides_of_space(read_space(space).in_turn(_DRAWN, asked.seed), against)
+        kept, reasons = possible(drawn, app.hosts, folders)
         for reason in reasons:
             note(f"left out: {reason}")
-        return against, tuple(_changing(app, against, kept, asked.arguments))
-    against, candidates = sides_of_profiles((profiles or "").split(","), asked.baseline)
+        return against, tuple(_changing(app, against, kept, asked.arguments) if space else kept)
+    against, candidates = sides_of_profiles(profiles.split(","), asked.baseline)
     for side in (against, *candidates):
         refuse_impossible(side, app.hosts, folders)
         for line in overruled(side, app.hosts, folders):
@@ -344,11 +342,6 @@ def _probes(names: str, training: bool | None, learning: Learning | None) -> lis
     if not wanted:
         raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
     return wanted
-
-
-def _certain(probes: Sequence[AnyProbe], training: bool | None) -> list[AnyProbe]:
-    """Return the probes that are measured in any case, so not a training that nobody asked for."""
-    return [probe for probe in probes if training or probe.name != TRAINING]
 
 
 def _head(
