@@ -103,7 +103,6 @@ def upgrade(app: App, asked: _Options, yes: bool) -> None:
         finally:
             _show(app, course.roll)
         if course.roll.ended is None:
-            note("mend what rejected it, or choose another stack; nodectl upgrade --resume tries it again")
             raise SystemExit(1)
         values = json.dumps(roll.hosts[0].variables)
         note(f"provision goes by the inventory: where it says otherwise, set {values} there before you provision again")
@@ -135,10 +134,10 @@ def _planned(app: App, asked: _Options) -> tuple[Roll, str]:
     what = ", ".join(filter(None, [asked.stack, f"driver {asked.driver}" * bool(asked.driver)]))
     batches = in_batches(rows, asked.at_once, asked.canary, busy)
     roll = Roll(new_id(datetime.now(UTC)), app.fleet, what, batches)
-    return roll, _plan_text(roll, busy, "stopped" if asked.stop_jobs else "waited for")
+    return roll, _plan_text(roll, busy, "nodectl's jobs are stopped; other " if asked.stop_jobs else "")
 
 
-def _plan_text(roll: Roll, work: Mapping[str, str], jobs: str) -> str:
+def _plan_text(roll: Roll, work: Mapping[str, str], fate: str) -> str:
     total_s, usual = 0.0, {reboots: rolls.usual_s(roll.fleet, reboots=reboots) for reboots in (False, True)}
     lines = [("ORDER", "HOST", "CHANGES", "TAKES", "RESTARTS", "WORK IN THE WAY")]
     for row in roll.hosts:
@@ -148,14 +147,15 @@ def _plan_text(roll: Roll, work: Mapping[str, str], jobs: str) -> str:
         changes, restarts = "; ".join(row.changes) or "no version", "reboots" if row.reboots else "nothing"
         order = str(row.batch + 1) if row.batch else "canary"
         lines.append((order, row.host, changes, takes, restarts, work.get(row.host, "none")))
-    whole = f"in all {time_text(total_s)}; nodectl's jobs are {jobs}, other work is waited for"
+    whole = f"in all {time_text(total_s)}; {fate}work in the way is waited for"
     return f"{aligned(lines)}\n{whole}; what is rejected is put back, and ends the upgrade"
 
 
 def _show(app: App, roll: Roll, plan: str = "") -> None:
     """Show its plan, or how far each host is, with its evidence and its figures of before and now."""
     rows = [(row.host, row.phase, row.before, row.after, "; ".join(row.evidence)) for row in roll.hosts]
-    lines = [f"{roll.progress} ({roll.id})", aligned([("HOST", "STATE", "BEFORE", "AFTER", "REJECTED FOR"), *rows])]
+    way = "" if roll.ended else "; nodectl upgrade --resume goes on, and tries again what was rejected"
+    lines = [f"{roll.progress} ({roll.id}){way}", aligned([("HOST", "STATE", "BEFORE", "AFTER", "EVIDENCE"), *rows])]
     for before, after in dict.fromkeys((row.before, row.after) for row in roll.hosts if row.before and row.after):
         lines.append(comparison_table(against(store.find(before), store.find(after)), kind_of))
     app.show("upgrade", {"upgrade": {**asdict(roll), "progress": roll.progress}}, plan or "\n".join(lines))
