@@ -98,14 +98,14 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     for text in for_nobody(app.site_checks, app.source.hosts):
         note(f"warning: {text}")
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
-    _tell_slurm(node, health, resume=asked.resume)
+    _tell_slurm(app, node, health, resume=asked.resume)
     tell_health(app, health.findings)
     left = None if asked.rounds is None else asked.rounds - 1
     while asked.watch is not None and left != 0:
         time.sleep(asked.watch)
         before, health = health, health_of(app, app.source, names)
         _again(before, health, shape, asked.write, strict=asked.strict)
-        _tell_slurm(node, health, resume=asked.resume)
+        _tell_slurm(app, node, health, resume=asked.resume)
         tell_health(app, health.findings)
         left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
@@ -135,12 +135,13 @@ def _slurm_node(app: App) -> str:
     return node_name(app.hosts)
 
 
-def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
+def _tell_slurm(app: App, node: str, health: Health, *, resume: bool) -> None:
     if not node:
         return
     from nodectl.health.slurm import report
+    from nodectl.jobs.slurm.login import Login
 
-    if done := report(node, health.findings, resume=resume):
+    if done := report(node, health.findings, Login(app.transport, app.hosts[0]).scontrol, resume=resume):
         note(done)
 
 

@@ -75,7 +75,7 @@ def taken(app: App, asked: Via | None, what: str, budget_s: float | None) -> Ite
         for host, findings in failed.items():
             if drain_reason(findings):
                 try:
-                    done = report(nodes[host], findings, mark=f"nodectl {what}: ", scontrol=login.scontrol)
+                    done = report(nodes[host], findings, login.scontrol, mark=f"nodectl {what}: ")
                     note(done or f"{host} is drained already")
                 except NodectlError as error:
                     note(f"{host} is not drained: {error.message}\n  try: {error.remedy}")

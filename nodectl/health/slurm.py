@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nodectl.checks.system.services import SLURM_STATE
-from nodectl.errors import NodectlError, UnreachableError, UsageError
+from nodectl.errors import UnreachableError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -17,7 +16,6 @@ from nodectl.model.status import Status
 # by this a reason is known as ours: what another has drained stays as it is
 MARK = "nodectl: "
 _LONGEST_REASON = 200
-_SCONTROL_S = 20.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"\b(State|Reason)=(.*?)(?=\s+\[[^\s\]]+@[^\]]*\]|\s+[A-Z][A-Za-z]+=|\s*$)")
 
@@ -69,19 +67,12 @@ def read_node(text: str) -> SlurmNode:
 
 
 def report(
-    name: str,
-    findings: Iterable[Finding],
-    *,
-    resume: bool = False,
-    mark: str = MARK,
-    scontrol: Callable[..., str] | None = None,
+    name: str, findings: Iterable[Finding], scontrol: Callable[..., str], *, resume: bool = False, mark: str = MARK
 ) -> str:
     """Drain the node where something failed, with `resume` give it back where nothing does; what was done, in words.
 
-    `scontrol` is how it is run: on this very node, if nothing is said. What is drained by another `mark` is not given
-    back by a node's own look.
+    What is drained by another `mark` is not given back by a node's own look.
     """
-    scontrol = scontrol or _scontrol
     node = read_node(scontrol("--oneliner", "show", "node", name))
     reason, ours = drain_reason(findings, mark), node.reason.startswith(MARK)
     if node.drained and not ours:
@@ -93,18 +84,3 @@ def report(
         scontrol("update", f"NodeName={name}", "State=RESUME")
         return f"{name} is given back: nothing fails any more ({node.reason})"
     return ""
-
-
-def _scontrol(*args: str) -> str:
-    argv = ["scontrol", *args]
-    try:
-        done = subprocess.run(argv, capture_output=True, timeout=_SCONTROL_S, check=False, stdin=subprocess.DEVNULL)
-    except FileNotFoundError as error:
-        raise UnreachableError("--drain: no scontrol on this node", "put Slurm's commands into PATH") from error
-    except subprocess.TimeoutExpired as error:
-        raise UnreachableError(f"scontrol did not answer for {_SCONTROL_S:g} s", "look at slurmctld") from error
-    if done.returncode:
-        message = (done.stderr or done.stdout).decode(errors="replace").strip()
-        remedy = "only Slurm's operators may drain a node: run this as root or SlurmUser"
-        raise NodectlError(f"scontrol {args[0]}: {message[:300]}", remedy)
-    return done.stdout.decode(errors="replace")

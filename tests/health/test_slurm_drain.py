@@ -1,8 +1,6 @@
 """What Slurm is told of a node: a bounded reason of plain characters, and never anything where another drained it."""
 
-import subprocess
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -33,12 +31,11 @@ class Scontrol:
     def __init__(self, state: str, reason: str = "") -> None:
         self.line = f"NodeName=n1 Arch=x86_64 State={state} ThreadsPerCore=1 {reason}\n"
         self.updates: list[Sequence[str]] = []
-        self.status = 0
 
-    def run(self, argv: Sequence[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
-        if argv[1] == "update":
-            self.updates.append(argv[2:])
-        return subprocess.CompletedProcess(argv, self.status, self.line.encode(), b"Access/permission denied")
+    def __call__(self, *args: str) -> str:
+        if args[0] == "update":
+            self.updates.append(args[1:])
+        return self.line
 
 
 REASON = "Reason=nodectl: disk: full [root@2026-11-23T05:24:58] Comment=x"
@@ -58,11 +55,10 @@ REASON = "Reason=nodectl: disk: full [root@2026-11-23T05:24:58] Comment=x"
     ],
 )
 def test_who_drained_a_node_gives_it_back(
-    monkeypatch: pytest.MonkeyPatch, state: str, reason: str, actual: str, resume: bool, update: Sequence[str] | None
+    state: str, reason: str, actual: str, resume: bool, update: Sequence[str] | None
 ) -> None:
     scontrol = Scontrol(state, reason)
-    monkeypatch.setattr(subprocess, "run", scontrol.run)
-    said = report("n1", [failed("disk", actual)] if actual else [], resume=resume)
+    said = report("n1", [failed("disk", actual)] if actual else [], scontrol, resume=resume)
     assert [tuple(args) for args in scontrol.updates] == ([update] if update else [])
     assert bool(said) == (bool(update) or ("fan" in reason and bool(actual)))
 

@@ -21,6 +21,7 @@ from nodectl.transport.payload import run_payload
 MODULE = "jobs.slurm"
 LOGIN, FOLDER = "nodectl_slurm_login", "nodectl_slurm_folder"
 _ASK_S, _SUBMIT_S, _STOP_S = 60.0, 180.0, 150.0
+_NO_PROGRAM = 127
 _HERE = ("localhost", "local", "127.0.0.1")
 
 
@@ -57,6 +58,8 @@ class Login:
         done = self.transport.run(self.host, ["scontrol", *args], timeout_s=_ASK_S)
         if done.outcome is not Outcome.RAN:
             raise UnreachableError(f"{self.host.name}: {why(done)}", "nodectl runs Slurm's commands on this host")
+        if done.exit_status == _NO_PROGRAM:
+            raise UnreachableError(f"{self.host.name} has no scontrol", "put Slurm's commands into PATH")
         if done.exit_status:
             raise JobError(f"scontrol {args[0]} on {self.host.name}: {why(done)}", remedy)
         return done.stdout
