@@ -193,6 +193,11 @@ def test_the_proposal_holds_the_lines_and_no_size_is_no_file(
     store.save(kept)
     nodectl("tune", "propose", kept.id, "--write", str(path), env=env)
     assert {"NCCL_ALGO": "allreduce:tree", "NCCL_PROTO": "allreduce:simple"} in _nccl(path)
+    assert "won: all_reduce 4 KiB: tree/ll +" in nodectl("tune", "show", kept.id, env=env).stderr
+    assert (
+        nodectl("tune", "propose", kept.id, "--write", str(path), "--profile", "x", env=env, check=False).returncode
+        == 2
+    )
     lines = proposal_by_size(kept, "", "example").tuner
     assert lines and set(lines) == set(rows(kept, better(kept)))
     store.save(by_size({}))

@@ -64,10 +64,11 @@ class _Options:
 def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     trial = find(asked.trial)
+    if asked.profile if trial.by_size else asked.plugin:
+        kind = "by size" if trial.by_size else "not by size"
+        raise UsageError(f"the trial {trial.id} is {kind}", "--plugin is for one with --by-size, --profile for others")
     if trial.by_size:
         proposal = proposal_by_size(trial, asked.group, asked.plugin)
-    elif asked.plugin:
-        raise UsageError(f"the trial {trial.id} is not by size", "--plugin is for one with --by-size")
     else:
         proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
     if asked.plugin:
