@@ -71,10 +71,32 @@ def _fabricmanager(name: str, version: str) -> Payload:
 
 
 def _dcgm(name: str, version: str) -> Payload:
+    """An engine that answers a while after its start, is started anew after a crash, and forgets its watches then."""
     unit = _UNIT.format(description="NVIDIA DCGM service", program="/usr/bin/nv-hostengine -n")
-    program = "/usr/bin/nv-hostengine"
-    files = {program: "#!/bin/sh\nexec sleep infinity\n", "/lib/systemd/system/nvidia-dcgm.service": unit}
-    return Payload(files, frozenset({program}))
+    unit = unit.replace("[Install]", "Restart=on-abort\n\n[Install]")
+    programs = {
+        "/usr/bin/nv-hostengine": "rm -f /run/dcgm-watches\nsleep 2\necho $$ > /run/dcgm-pid\nexec sleep infinity",
+        "/usr/bin/dcgmi": 'kill -0 "$(cat /run/dcgm-pid)" || exit\n[ "$1" != health ] || echo "$*" > /run/dcgm-watches',
+    }
+    files = {program: f"#!/bin/sh\n{text}\n" for program, text in programs.items()}
+    return Payload({**files, "/lib/systemd/system/nvidia-dcgm.service": unit}, frozenset(programs))
+
+
+def _exporter(name: str, version: str) -> Payload:
+    """It says with which words it was started; the package's own unit has it listen everywhere."""
+    program = "/usr/bin/dcgm-exporter"
+    unit = _UNIT.format(description="NVIDIA DCGM-exporter service", program=f"{program} -f /etc/default-counters.csv")
+    text = '#!/bin/sh\necho "$NODE_NAME $*" >> /run/dcgm-exporter\nexec sleep infinity\n'
+    return Payload({program: text, "/lib/systemd/system/nvidia-dcgm-exporter.service": unit}, frozenset({program}))
+
+
+def _containers(name: str, version: str) -> Payload:
+    """The units that describe GPUs for CDI; without a driver the service does nothing."""
+    service = _UNIT.format(description="Refresh CDI", program="/bin/true").replace("Exec", "Type=oneshot\nExec")
+    path = "[Path]\nPathChanged=/usr/bin/nvidia-ctk\n\n[Install]\nWantedBy=multi-user.target\n"
+    folder = "/usr/lib/systemd/system/nvidia-cdi-refresh"
+    files = {"/usr/bin/nvidia-ctk": "#!/bin/sh\n", f"{folder}.service": service, f"{folder}.path": path}
+    return Payload(files, frozenset({"/usr/bin/nvidia-ctk"}))
 
 
 def _dkms(name: str, version: str) -> Payload:
@@ -108,6 +130,8 @@ _KINDS: dict[str, Callable[[str, str], Payload]] = {
     "alternative": _alternative,
     "fabricmanager": _fabricmanager,
     "dcgm": _dcgm,
+    "exporter": _exporter,
+    "containers": _containers,
     "dkms": _dkms,
     "library": _library,
     "pinning": _pinning,

@@ -60,6 +60,8 @@ def provisioned(
             nodectl_recorded_look={"gpus": RECORDED_GPUS},
             # which would have the modules loaded, too
             nodectl_health={"accept": [{"check": "gpu_modules", "until": "2999-12-31", "why": "no GPU is there"}]},
+            dcgm_exporter_packages=["datacenter-gpu-manager-exporter"],
+            container_toolkit_packages=["nvidia-container-toolkit"],
             nvidia_repo_baseurl=f"file://{MOUNT}",
             nvidia_repo_keyring=str(repository.key_file),
         )
@@ -91,6 +93,25 @@ def test_the_layers_are_installed_pinned_and_held_without_a_gpu(provisioned: Pro
 def test_a_change_of_driver_packages_rebooted_each_host_where_it_was_allowed(provisioned: Provisioned) -> None:
     for name in NAMES:
         assert provisioned.fleet[name].boot_id() != provisioned.boots[name], str(provisioned.first)
+
+
+def test_each_start_of_dcgms_engine_sets_its_watches_and_the_exporter_asks_it(provisioned: Provisioned) -> None:
+    """Engine, dcgmi and exporter are the repository's stand-ins; systemd is real."""
+    system = provisioned.fleet["gpu01"]
+
+    def watched() -> bool:
+        return system.run("cat /run/dcgm-watches", check=False).out == "health --group g --set a"
+
+    system.run("systemctl start nvidia-dcgm nvidia-dcgm-exporter")
+    system.wait_for(watched, "watches after the start", 60)
+    for end in ("restart", "kill --signal=ABRT"):
+        system.run(f"rm /run/dcgm-watches && systemctl {end} nvidia-dcgm")
+        system.wait_for(watched, f"watches after `systemctl {end}`", 60)
+    asked = "gpu01 --collectors /etc/dcgm-exporter/default-counters.csv --address 127.0.0.1:9400"
+    assert system.out("cat /run/dcgm-exporter").strip() == f"{asked} --remote-hostengine-info localhost:5555"
+    states = system.out("systemctl is-enabled nvidia-dcgm-exporter nvidia-cdi-refresh.path nvidia-cdi-refresh.service")
+    assert states.split() == ["enabled"] * 3
+    system.run("systemctl stop nvidia-dcgm nvidia-dcgm-exporter")
 
 
 def test_a_second_run_and_check_change_nothing_and_reboot_nothing(

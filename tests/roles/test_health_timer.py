@@ -1,6 +1,5 @@
-"""The health timer: its units as systemd itself checks them, its refusal, and nodectl's own wheel."""
+"""The health timer: its refusal, and nodectl's own wheel."""
 
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 from uv import find_uv_bin
 
@@ -18,39 +16,6 @@ from nodectl.provision.self_wheel import COLLECTION_PARTS, build
 from tests.conftest import LabUnderTest
 from tests.roles.run_module import run_module
 from tests.roles.wheels import locked_line, wheel
-
-UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
-
-
-def test_systemd_itself_has_no_word_against_the_units(tmp_path: Path) -> None:
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("no systemd-analyze here")
-    tool = tmp_path / "tool" / "bin" / "nodectl"
-    tool.parent.mkdir(parents=True)
-    tool.write_text("#!/bin/sh\n")
-    tool.chmod(0o755)
-    variables = {
-        "health_timer_tool": str(tmp_path / "tool"),
-        "health_timer_inventory": "/etc/nodectl/health/inventory.json",
-        "health_timer_folder": "/var/lib/node_exporter/textfile_collector",
-        "health_timer_interval": "5min",
-        "health_timer_jitter": "1min",
-    }
-    paths = []
-    for template in sorted(UNITS.glob("*.j2")):
-        text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
-        paths.append(tmp_path / template.stem)
-        paths[-1].write_text(text + "\n")
-    assert [path.name for path in paths] == ["nodectl-health.service", "nodectl-health.timer"]
-    done = subprocess.run(
-        ["systemd-analyze", "verify", *map(str, paths)], capture_output=True, text=True, check=False, timeout=60
-    )
-    ours = [line for line in done.stderr.splitlines() if "nodectl" in line]
-    assert ours == [], done.stderr
-    broken = tmp_path / "nodectl-broken.service"
-    broken.write_text("[Service]\nType=sometimes\nExecStart=/nowhere\n")
-    shown = subprocess.run(["systemd-analyze", "verify", broken], capture_output=True, text=True, check=False)
-    assert "nodectl-broken" in shown.stderr, "systemd-analyze would have told"
 
 
 def test_what_root_runs_there_has_the_locks_digests_and_nothing_more(tmp_path: Path) -> None:

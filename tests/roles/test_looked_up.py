@@ -62,6 +62,8 @@ GIVEN: dict[str, Any] = {
     "deepspeed_build": True,
     "dcgm_exporter_packages": ["datacenter-gpu-manager-exporter"],
     "container_toolkit_packages": ["nvidia-container-toolkit"],
+    "nodectl_health_timer": True,
+    "health_timer_node_exporter": "prometheus-node-exporter",
     "nodectl_overrides": {"stack": {"deepspeed": "0.19.8"}},
     "fabric_manager_imex_nodes": ["192.0.2.1", "192.0.2.2"],
     "nvidia_driver_installed": DRIVER,

@@ -1,4 +1,4 @@
-"""DCGM's watches, its exporter and the container toolkit: their units as systemd checks them, and what they run."""
+"""Units of roles as systemd checks them; what DCGM's exporter and the container toolkit run."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def unit(role: str, name: str, **variables: Any) -> str:
 @pytest.mark.parametrize(
     ("role", "name", "variables"),
     [
+        ("health_timer", "nodectl-health.service", {}),
+        ("health_timer", "nodectl-health.timer", {}),
         ("dcgm", "nodectl-dcgm-watches.service", {"dcgm_watch_groups": ["g", "s"]}),
         ("dcgm_exporter", "nvidia-dcgm-exporter.service", {**PACKAGE, "dcgm_exporter_hostname": "gpu01"}),
         ("dcgm_exporter", "nvidia-dcgm-exporter.service", {**IMAGE, "dcgm_exporter_hostname": "gpu01"}),
@@ -41,12 +43,15 @@ def test_systemd_itself_has_no_word_against_the_units(
         pytest.skip("no systemd-analyze here")
     # none of the programs is here: only that they are missing may be said
     text = unit(role, name, **variables)
-    for program in ("dcgmi", "dcgm-exporter", "docker"):
-        text = text.replace(f"/usr/bin/{program} ", "/bin/true ")
+    for program in ("/usr/bin/dcgmi", "/usr/bin/dcgm-exporter", "/usr/bin/docker", "/opt/nodectl/tool/bin/nodectl"):
+        text = text.replace(f"{program} ", "/bin/true ")
     (tmp_path / name).write_text(text)
-    argv = ["systemd-analyze", "verify", str(tmp_path / name)]
+    broken = tmp_path / "broken.service"
+    broken.write_text("[Service]\nType=sometimes\nExecStart=/nowhere\n")
+    argv = ["systemd-analyze", "verify", str(tmp_path / name), str(broken)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert [line for line in done.stderr.splitlines() if name in line] == [], done.stderr
+    assert "broken.service" in done.stderr, "systemd-analyze would have told"
 
 
 @pytest.mark.parametrize("variables", [PACKAGE, IMAGE, {**IMAGE, "dcgm_exporter_engine": "podman"}])
