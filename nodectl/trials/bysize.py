@@ -23,12 +23,7 @@ from nodectl.trials.propose import Proposal
 from nodectl.trials.sides import resolved_as
 
 # by NCCL's names
-FUNCTIONS = {
-    "all_reduce": "allreduce",
-    "all_gather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "broadcast": "broadcast",
-}
+FUNCTIONS = {name: name.replace("_", "") for name in ("all_reduce", "all_gather", "reduce_scatter", "broadcast")}
 SIZES = tuple(4**power for power in range(6, 15))
 TUNER_FILE = "/etc/nccl_tuner_nodectl.conf"
 _PROTOCOLS = ("ll", "ll128", "simple")

@@ -15,8 +15,6 @@ _ASK_S = 60.0
 _CRASHES = "NVIDIA's example of NCCL before 2.30 crashes so (NVIDIA/nccl pull request 1903): build a later one"
 _ONE_CHANNEL = "NVIDIA's example (to 2.30.7) begins with one channel: build it with *nChannels = 0 in pluginGetCollInfo"
 
-_Wanted = dict[str, list[object]]
-
 
 def refuse_wrong_plugin(
     transport: Transport, hosts: Sequence[Host], plugin: str, lines: Sequence[str], forks: int
@@ -44,9 +42,11 @@ def refuse_wrong_plugin(
             raise NodectlError(what, "without --plugin what a variable can say is written")
 
 
-def _wanted(lines: Sequence[str]) -> _Wanted:
+def _wanted(lines: Sequence[str]) -> dict[str, list[object]]:
     """Return the choice at both ends of each line, and at a byte and far above them, which is NCCL's own."""
-    wanted: _Wanted = {f"{name}:{size}": [None, None, 0] for name in FUNCTIONS.values() for size in (1, 1 << 40)}
+    wanted: dict[str, list[object]] = {
+        f"{name}:{size}": [None, None, 0] for name in FUNCTIONS.values() for size in (1, 1 << 40)
+    }
     for line in lines:
         name, low, high, algorithm, protocol, channels = line.split(",")[:6]
         wanted |= {f"{name}:{size}": [algorithm, protocol, max(0, int(channels))] for size in (low, high)}
