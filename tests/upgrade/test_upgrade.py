@@ -119,12 +119,8 @@ def test_the_canary_goes_alone_then_the_others_together() -> None:
     world = World()
     done = carried(world)
     assert [said for said in world.said if said.startswith("change ")] == ["change a", "change b,c"]
-    assert ({row.phase for row in done.hosts}, world.cordoned, set(world.stacks.values())) == (
-        {Phase.DONE},
-        set(),
-        {"new"},
-    )
-    assert done.ended is not None and rolls.under_way(FLEET) is None
+    assert {row.phase for row in done.hosts} == {Phase.DONE} and done.ended and rolls.under_way(FLEET) is None
+    assert (world.cordoned, set(world.stacks.values())) == (set(), {"new"})
     assert {(row.before, row.after) for row in done.hosts} == {("before", "after")}
 
 
@@ -264,15 +260,9 @@ def accepted(tflops: float, spread: float | None, **steps: Status) -> Acceptance
     return Acceptance("i", "quick", "f", 1.0, 2.0, "lab", "0", hosts=(row,), taken=(Taken("gemm", one),))
 
 
-@pytest.mark.parametrize(
-    ("after", "spread", "is_lost"),
-    [(80.0, 0.02, True), (80.0, None, True), (80.0, 0.3, False), (97.0, 0.01, False), (130.0, 0.01, False)],
-)
-def test_a_figure_is_lost_beyond_tolerance_and_spreads(after: float, spread: float | None, is_lost: bool) -> None:
-    assert bool(losses(accepted(100.0, 0.01), accepted(after, spread), 5.0)) is is_lost
-
-
-def test_only_a_step_that_passed_before_is_lost() -> None:
+def test_lost_are_figures_beyond_tolerance_and_spreads_and_steps_that_passed_before() -> None:
+    for figure, spread, is_lost in [(80.0, 0.02, True), (80.0, None, True), (80.0, 0.3, False), (97.0, 0.01, False)]:
+        assert bool(losses(accepted(100.0, 0.01), accepted(figure, spread), 5.0)) is is_lost, (figure, spread)
     before = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.OK)
-    after = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.FAILED)
+    after = accepted(130.0, 0.01, health=Status.FAILED, memory=Status.FAILED)
     assert list(losses(before, after, 5.0)) == [("a", "memory")]

@@ -82,7 +82,7 @@ def upgrade(app: App, asked: _Options, yes: bool) -> None:
     if not (asked.resume or asked.stack or asked.driver):
         latest = rolls.latest(app.fleet)
         if latest is None:
-            raise UsageError("give --to STACK or --driver BRANCH", f"stacks: {profile_names('stack')}")
+            raise UsageError("give --to STACK or --driver BRANCH", profile_names("stack"))
         _show(app, latest)
         return
     if asked.resume:
@@ -332,7 +332,7 @@ class Course:
         with alone(part, "upgrade", force=False, check=False):
             run = run_playbook(part, playbook, names, **options)
         tell_messages(run)
-        texts = {event.host: f"{event.task}: {event.text}" for event in run.problems}
+        texts = {event.host: f"{event.task}: {' '.join(event.text.split())}" for event in run.problems}
         good = {name for name, tally in run.hosts.items() if not tally.failed and not tally.unreachable}
         return {name: (texts.get(name, f"{playbook} did not come to its end"),) for name in names if name not in good}
 
