@@ -27,7 +27,8 @@ NO_SYSTEMD = "no systemd runs there"
 UNITS = (
     *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nvidia-imex", "openibd", "slurmd", "munge"),
     *("chrony", "chronyd", "ntpd", "systemd-timesyncd", "ssh", "sshd", "irqbalance", "tuned", "docker", "containerd"),
-    *("unattended-upgrades", "nvidia-dcgm-exporter"),
+    # last, as in older recordings: where it lacks the output is cut
+    *("nvidia-dcgm-exporter", "unattended-upgrades"),
 )
 _SERVICE = ".service"
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
