@@ -83,11 +83,6 @@ def test_gpus_get_nccl_and_a_rank_each_in_the_hosts_order(monkeypatch: pytest.Mo
     assert "--interface-asked" in given["node01"]
 
 
-def test_one_host_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    (only,) = train(fleet_of(monkeypatch, {}), HOSTS[:1]).measurements
-    assert (only.conditions["backend"], only.conditions["ranks"]) == ("none", 1)
-
-
 @pytest.mark.parametrize(
     ("own", "blamed", "said"),
     [
@@ -127,11 +122,6 @@ def test_windows_in_turn_are_dealt_to_their_settings(monkeypatch: pytest.MonkeyP
     assert option(given, "windows") == "4" and "--turns" in given
 
 
-def test_few_steps_need_not_have_learnt_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {rank: {"steps": [1, 2, 3], "last_loss": 1.6} for rank in range(4)}
-    assert train(fleet_of(monkeypatch, few)).findings == ()
-
-
 def test_a_host_without_torch_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         assert module == "probes.endpoints"
@@ -163,15 +153,6 @@ def test_a_budget_cuts_windows_down_and_is_refused_where_nothing_fits(monkeypatc
     assert any("repetitions 5 -> " in each for each in only.conditions["trimmed"])  # type: ignore[attr-defined]
     with pytest.raises(BudgetError, match="training probe takes at least"):
         train(fleet, ends_at=time.monotonic() + 2)
-
-
-@pytest.mark.parametrize(("device", "asked"), [("cpu", None), ("cuda", None), ("cpu", MIB), ("cuda", 1 << 30)])
-def test_the_model_has_about_as_many_gradients_as_asked_for(device: str, asked: int | None) -> None:
-    shape = shape_for(device, asked)
-    wanted = asked or {"cpu": 8 * MIB, "cuda": 256 * MIB}[device]
-    # the matrices of the encoder's layers, without biases
-    assert 4 * shape.layers * 12 * shape.d_model**2 == pytest.approx(wanted, rel=0.3)
-    assert shape.d_model % shape.heads == 0
 
 
 @pytest.mark.slow

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.articles.preprocess import (
-    Case,
     PreprocessOptions,
-    article_case,
-    cases,
     preprocess_document,
     preprocess_lines,
     preprocess_table,
@@ -61,12 +58,6 @@ def measured(monkeypatch: pytest.MonkeyPatch, reply: Any = answers, **options: A
     return fleet, run_preprocess(fleet, HOSTS[:2], PreprocessOptions(**options), quiet)
 
 
-def test_the_articles_case_comes_from_its_claim() -> None:
-    assert article_case() == (Case(4, 32), Case(4, 128))
-    # as many files as the largest pool of the sweep has workers
-    assert cases((4, 1)) == [Case(4, 1), Case(4, 4), Case(4, 32), Case(4, 128)]
-
-
 def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, result = measured(monkeypatch, repetitions=5)
     assert not result.findings
@@ -107,11 +98,6 @@ def test_hosts_of_one_machine_share_the_time_and_do_what_fits_into_it(monkeypatc
     assert [args[3] for _, _, args in fleet.asked if args[0] == "measure"] == ["--seconds=294"] * 2
     assert not result.findings and {each.conditions["repetitions"] for each in result.measurements} == {2}
     assert "preprocess: node01: 2 of 20 repetitions: more would take longer than its share of 4 min 50 s" in notes
-
-
-def test_repetitions_that_were_asked_for_have_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet, _ = measured(monkeypatch, repetitions=4)
-    assert fleet.asked[-1][2][2:4] == ("--repetitions=4", "--seconds=inf")
 
 
 def test_a_budget_cuts_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:

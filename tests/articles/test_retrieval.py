@@ -132,13 +132,6 @@ def test_the_nodes_and_the_operators_side_agree_on_what_is_exact() -> None:
     assert MOST_DIM * payload_table.LARGEST**2 <= 2**24
 
 
-@pytest.mark.parametrize(("rows", "count"), [(10, 3), (7, 7), (100_000, 6)])
-def test_shards_are_the_whole_table_and_equally_large(rows: int, count: int) -> None:
-    shards = Table(rows=rows).shards(count)
-    assert [row for shard in shards for row in shard] == list(range(rows))
-    assert max(map(len, shards)) - min(map(len, shards)) <= 1
-
-
 @pytest.mark.slow
 def test_two_real_shards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

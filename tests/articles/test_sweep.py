@@ -141,17 +141,6 @@ def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPa
     assert "-" in sweep_table(swept, 200, judge_all, scaled=True, hosts=4)
 
 
-def test_who_cannot_take_part_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    bare = host_finding("training", "node01", Status.UNKNOWN, "no torch")
-
-    def training(*_: Any, **__: Any) -> ProbeResult:
-        return ProbeResult(findings=(bare,))
-
-    lab = Lab(monkeypatch, SPEED)
-    monkeypatch.setattr(sweep_module, "run_training", training)
-    assert lab.sweep().result.findings == (bare,)
-
-
 def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(monkeypatch, {"": (50.0, 10.0, 60.0)})
 

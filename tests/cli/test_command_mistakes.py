@@ -39,10 +39,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[s
     root.commands.cache_clear()
 
 
-def test_a_file_with_its_first_line_is_a_command(run: Callable[[str], Result]) -> None:
-    assert run(RIGHT).output == "long\n"
-
-
 @pytest.mark.parametrize("right", ['"""`nodectl uptimes`: Show', '"""`nodectl uptimes`: '])
 def test_a_command_whose_first_line_does_not_say_so_is_named(run: Callable[[str], Result], right: str) -> None:
     done = run(RIGHT.replace(right, '"""'))

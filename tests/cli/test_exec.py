@@ -38,11 +38,6 @@ def local(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_identical_output_once(nodectl: Nodectl, local: str) -> None:
-    done = nodectl("-i", local, "-l", "here", "exec", "--", "echo", "hello")
-    assert done.stdout == "--- gpu[01-03]  (3)\nhello\n"
-
-
 def test_json(nodectl: Nodectl, local: str) -> None:
     done = nodectl(
         "-i", local, "--output", "json", "exec", "--", "sh", "-c", "echo out; echo err >&2; exit 4", check=False

@@ -42,12 +42,6 @@ def test_no_drift_is_said_and_a_drift_in_units_of_people(asked: Asked, past: His
     assert shown.endswith("1 drift for the worse: 2 of 2 series have 10 values or more, over 20 runs\n")
 
 
-def test_a_run_is_shown_as_the_probe_showed_it(asked: Asked, past: History) -> None:
-    run = past.add([memory(f"gpu{n:02d}", 20.0 + n) for n in range(30)])
-    assert "27 of 30 values are not shown: --all" in asked("show", str(run)).stdout
-    assert asked("show", str(run), "--all").stdout.count("\nmemory  gpu") == 30
-
-
 def test_a_probe_that_was_never_measured_is_said(asked: Asked, past: History) -> None:
     past.add([memory("a", 20.0)])
     misspelt = asked("export", "memroy", check=False)

@@ -28,9 +28,5 @@ def test_help_imports_nothing_heavy() -> None:
     assert not modules & set(_HEAVY)
 
 
-def test_help_of_exec_imports_nothing_heavy() -> None:
-    assert not imported("exec", "--help") & set(_HEAVY)
-
-
 def test_version_does_not_even_import_click() -> None:
     assert "click" not in imported("--version")

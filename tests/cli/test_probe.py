@@ -68,19 +68,6 @@ def test_without_a_name_it_is_the_group_quick(asked: Asked, args: tuple[str, ...
     assert asked(*args)[""]["names"] == "quick"
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("--streams", "4", "tcp"),
-        ("--streams=4", "tcp"),
-        ("--force", "tcp", "--streams", "4"),
-        ("-la", "tcp", "--streams", "4"),
-    ],
-)
-def test_options_may_stand_before_the_name(asked: Asked, args: tuple[str, ...]) -> None:
-    assert asked(*args)["tcp"].streams == 4
-
-
 def test_settings_and_environment(asked: Asked) -> None:
     settings = "[probe]\nduration = 2.0\n[probe.tcp]\nstreams = 4\n[probe.memory]\nrepetitions = 7\n"
     assert asked("tcp", settings=settings)["tcp"] == TcpOptions(duration_s=2.0, streams=4)

@@ -71,11 +71,6 @@ def test_no_standard_input_is_no_answer(monkeypatch: pytest.MonkeyPatch, closed:
         ask(fleet(2), "change?", [], yes=False)
 
 
-def test_yes_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    ask(fleet(2), "change?", ["shown"], yes=True)
-    assert capsys.readouterr().err == ""
-
-
 class Terminal(io.StringIO):
     """Standard input of somebody who types."""
 

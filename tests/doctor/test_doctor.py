@@ -19,7 +19,6 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry
 from nodectl.model.status import Status
-from nodectl.report.hosts import doctor_table
 from tests.conftest import Cli
 
 if TYPE_CHECKING:
@@ -191,14 +190,6 @@ def test_below_windows_a_folder_of_its_drives_is_told(
     assert found.status is status and "WSL2" in found.actual
 
 
-def test_brew_is_named_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy("/bin/true", tmp_path / "brew")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("os.defpath", str(tmp_path))
-    (ssh, *_) = machine.programs()
-    assert ssh.remedy == "brew install openssh"
-
-
 def test_a_look_that_breaks_keeps_what_it_found() -> None:
     def look() -> Iterator[Finding]:
         yield Finding(HERE, "first", Status.OK)
@@ -207,15 +198,3 @@ def test_a_look_that_breaks_keeps_what_it_found() -> None:
     first, broken = looked("second", look)
     assert (first.check, broken.check, broken.status) == ("first", "second", Status.UNKNOWN)
     assert "nobody thought of it" in broken.actual
-
-
-def test_hosts_that_say_the_same_share_a_line() -> None:
-    findings = [
-        Finding(
-            f"node{n:02}", "reach", Status.UNKNOWN, actual="unknown host key", remedy="accept", evidence=f"SHA256:{n}"
-        )
-        for n in range(1, 65)
-    ]
-    table = doctor_table([*findings, Finding(HERE, "python", Status.OK)], HERE, everything=False, columns=None)
-    assert table.splitlines()[0] == "UNKNOWN  node[01-64]  reach: unknown host key"
-    assert table.splitlines()[-1].startswith("64 unknown, 1 ok on this machine and 64 hosts")

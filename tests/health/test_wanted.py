@@ -12,12 +12,6 @@ def test_hardware_is_judged_where_nobody_named_the_stack() -> None:
     assert [(each.check, each.status) for each in wanted.findings] == [("profiles", Status.UNKNOWN)]
 
 
-def test_overrides_count_there_too() -> None:
-    host = Host("a", "a", variables={"nodectl_overrides": {"hardware": {"gpus": 7}}})
-    wanted = wanted_of(host, {"hardware": "dgx-a100"}, ())
-    assert wanted.resolved is not None and wanted.resolved.hardware.gpus == 7
-
-
 def test_the_name_of_an_nvlink_domain_is_one_of_the_variables_that_checks_see() -> None:
     host = Host("a", "a", variables={"nodectl_nvlink_domain": "r1"})
     assert order_of(host, {"hardware": "gb200-4"}, ()).variables["nodectl_nvlink_domain"] == "r1"

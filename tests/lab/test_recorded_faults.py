@@ -18,11 +18,6 @@ RECORDINGS = sorted(path.name for path in recordings_dir().iterdir())
 PROBES = {"tcp", "memory"}
 
 
-def test_there_are_many_kinds_of_both_ways() -> None:
-    assert len(RECORDED_FAULTS) >= 300 and len(FAULTS) >= 30
-    assert {each.name for each in FAULTS.values() if each.load} == {"loss", "slow-link", "mtu-hole", "slow-cpu"}
-
-
 def test_what_has_to_find_it_exists() -> None:
     named = {check for fault in FAULTS.values() for check in fault.checks if not fault.load}
     named |= {check for kind in RECORDED_FAULTS.values() for check in kind.checks}
@@ -61,10 +56,3 @@ def test_an_edit_changes_the_recording_or_says_why_it_cannot(name: str) -> None:
             assert name == "rtx4090-3" and kind in str(error)
         else:
             assert changed.keys() == outputs.keys() and changed != outputs, kind
-
-
-def test_several_kinds_stand_side_by_side() -> None:
-    both = findings("dgx-a100", {"node02": ["xid-79", "remap-failure"], "node04": ["ib-down"]})
-    seen = {(each.host, each.check) for each in both}
-    assert {("node02", "xid"), ("node02", "gpu_remap_failure"), ("node04", "ib_state")} <= seen
-    assert {host for host, _ in seen} == {"node02", "node04"}

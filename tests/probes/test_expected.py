@@ -100,16 +100,6 @@ def test_what_is_expected(
     assert held(floors, *measured, **conditions) == (expected, statuses)
 
 
-def test_links_between_gpus_say_nothing_of_what_leaves_a_node() -> None:
-    assert held([NVSWITCH], "nccl", 2.0, "GB/s", ("n1", "n2"), **LARGE, link="nvswitch") == (None, [])
-
-
-def test_of_two_floors_the_more_exact_one_counts() -> None:
-    general = floor("gemm", 900, "TFLOPS")
-    assert held([general, GEMM], "gemm", 850.0, "TFLOPS", precision="bf16") == (800, [])
-    assert held([general, GEMM], "gemm", 850.0, "TFLOPS", precision="fp16") == (900, ["failed"])
-
-
 def test_of_two_hosts_the_one_of_which_less_is_expected_counts() -> None:
     fast, slow = (hardware(floor("rdma", value, "Gb/s")) for value in (390, 95))
     pair = Measurement("rdma", ("n1", "n2"), 90.0, "Gb/s", "n1 -> n2")

@@ -14,7 +14,6 @@ from nodectl.profiles.resolve import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("dgx-a100", "h100-8", "rtx4090-3")
-_MAX_BYTES = 10**6
 
 
 def text(name: str, key: str) -> str:
@@ -32,21 +31,12 @@ def test_their_indexes_name_the_commands_of_today() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_all_of_them_are_known_here() -> None:
-    assert sorted(path.name for path in recordings_dir().iterdir()) == sorted(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_index_and_files_agree(name: str) -> None:
     folder = recordings_dir() / name / "node01"
     index = {entry["key"] for entry in json.loads((folder / "index.json").read_text(encoding="utf-8"))}
     files = {path.stem for path in folder.glob("*.out")} - {"clock", "nvidia-smi-list"}
     assert index == files
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_are_small(name: str) -> None:
-    assert all(path.stat().st_size < _MAX_BYTES for path in (recordings_dir() / name).rglob("*"))
 
 
 @pytest.mark.parametrize("name", NAMES)

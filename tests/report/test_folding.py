@@ -59,11 +59,6 @@ def test_a_cause_of_its_own_on_each_host_does_not_hide_other_checks() -> None:
     assert short.endswith("(stuck, zombies, load) (and 189 more findings of these for other reasons)")
 
 
-def test_two_checks_with_one_reason_are_told_each() -> None:
-    lines = findings_table([Finding("a", name, Status.UNKNOWN, actual="no") for name in ("x", "y")]).splitlines()
-    assert lines[:2] == ["UNKNOWN  a  x: no", "UNKNOWN  a  y: no"]
-
-
 def test_other_faults_of_one_check_are_named_where_they_are_folded() -> None:
     kinds = ("gpu_init", "aer_fatal", "mlx5_module")
     faults = [

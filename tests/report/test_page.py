@@ -113,12 +113,6 @@ def test_the_page_asks_nobody_for_anything(count: int) -> None:
         assert f"'sha256-{digest}'" in policy
 
 
-def test_a_page_without_charts_goes_without_their_library() -> None:
-    bare = report_html(Content("Fleet", "now", "1", acceptances=(replace(acceptance(names(3)), taken=()),)))
-    assert "Apache ECharts" not in bare
-    assert "Apache ECharts" in page(1)
-
-
 @pytest.mark.parametrize("count", SIZES)
 def test_ids_are_unique_and_links_lead_somewhere(count: int) -> None:
     ids = [pairs["id"] for _, pairs in parsed(count).tags if "id" in pairs]

@@ -15,11 +15,6 @@ def test_a_list_right_below_a_paragraph_is_set_apart() -> None:
     assert pages.with_lists_apart(text) == wanted
 
 
-def test_a_bar_in_the_code_of_a_cell_loses_its_backslash() -> None:
-    text = "| `a\\|b` \\| c | d |\n`a\\|b`\n```\n| `a\\|b` |\n```"
-    assert pages.with_bars(text) == "| `a|b` \\| c | d |\n`a\\|b`\n```\n| `a\\|b` |\n```"
-
-
 def test_plain_text_is_no_markup() -> None:
     assert pages.plain("a_b <c> `d_e|<f>`\n  [g](h) #i") == "a\\_b &lt;c\\> `d_e|<f>` \\[g\\](h) \\#i"
     assert pages.table(["x"], [["`a|b`"], ["c\\|d"]]) == "| x |\n|---|\n| `a\\|b` |\n| c\\|d |"
