@@ -221,7 +221,8 @@ def article_text(number: int, whole: Article, width: int) -> str:
         lines += ["", f"{name}: {claim.what}; measured by `nodectl {claim.measured_by}`"]
         lines += wrap(f"true: {claim.truth}", width, initial_indent="  ", subsequent_indent="  ")
         shown = figures(number, name)
-        common = _common(shown)
+        first, *others = (figure.conditions for figure in shown)
+        common = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
         if common:
             lines += broken(f"  all: {_pairs(common)}", width)
         rows = [(figure.row, figure.column, _value(figure), _beside(figure, common)) for figure in shown]
@@ -245,11 +246,6 @@ def command(whole: Article, figure: Figure) -> str:
 def _figures_of(number: int, whole: Article) -> Iterator[Figure]:
     for name in whole.claims:
         yield from figures(number, name)
-
-
-def _common(shown: tuple[Figure, ...]) -> dict[str, object]:
-    first, *others = (figure.conditions for figure in shown)
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
 def _beside(figure: Figure, common: Mapping[str, object]) -> str:

@@ -35,7 +35,7 @@ def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
 
 def names_below(package: str) -> list[str]:
     """Return the names of these modules."""
-    modules = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=_cannot_be_loaded)
+    modules = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=load)
     return [module.name for module in modules]
 
 
@@ -66,10 +66,6 @@ def _hint(error: Exception) -> str:
         return ""
     near = nearest(match["name"], inspect.signature(declared).parameters)
     return f"; did you mean {near!r}?" if near else ""
-
-
-def _cannot_be_loaded(package: str) -> None:
-    load(package)
 
 
 def _place(error: Exception) -> Place | None:

@@ -144,7 +144,6 @@ def text_fact(
     absent: str = "",
     row: int = 900,
     occasion: Occasion = "always",
-    about: str = "",
 ) -> Fact[T]:
     """Return the fact that `parse` makes of one command's output; absent where its script exits with NOT_THERE."""
     # hosts of one kind print most of them alike
@@ -156,7 +155,6 @@ def text_fact(
         describe,
         row,
         occasion=occasion,
-        about=about,
         reader=parse,
     )
 

@@ -49,12 +49,6 @@ def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int)
     return tuple(_taking(reports, answers.problems, hosts) for reports in of_kinds if reports)
 
 
-def _lacking(reports: Mapping[str, object], hosts: Sequence[Host], problems: Mapping[str, str]) -> Mapping[str, str]:
-    """Return, by name, that a host that answered holds nothing of the taking: its ranks are not known."""
-    names = [host.name for host in hosts if host.name not in reports and host.name not in problems]
-    return dict.fromkeys(names, "its black box holds nothing of that moment: its ranks are not known")
-
-
 def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
     """Return the newest of each host, of those that were taken together with the newest of all."""
     last = max((row["at"] for _, row in rows), default=0.0)
@@ -64,7 +58,8 @@ def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[
 def _taking(
     reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str], hosts: Sequence[Host] = ()
 ) -> Taking:
-    lacking = _lacking(reports, hosts, problems)
+    names = [host.name for host in hosts if host.name not in reports and host.name not in problems]
+    lacking = dict.fromkeys(names, "its black box holds nothing of that moment: its ranks are not known")
     look = judge(reports, {**problems, **lacking}, empty=bool(lacking))
     evidence = [f"{host}{line}" for host, report in reports.items() for line in _machine_lines(report)]
     first = min(reports.values(), key=lambda row: row["at"])

@@ -536,14 +536,9 @@ def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         reason = f"numpy {numpy} has wheels for Python {row.python.min} to {row.python.max}, and the stack allows "
         allowed = f"{stack.python.min} to {stack.python.max}"
         choices = (_python_choice(stack, stack.python, row.python),)
-        nearest = _numpy_of(stack.python, matrix)
+        fits = [row.numpy_from for row in matrix.numpy if _within(stack.python, row.python)]
+        nearest = f"numpy {fits[-1]} for all of them" if fits else ""
         yield Problem("numpy-python", reason + allowed, row.source, nearest, choices=choices, other_stack=True)
-
-
-def _numpy_of(python: PythonRange, matrix: Matrix) -> str:
-    """Versions of numpy that have wheels for all of these; empty where none has."""
-    fits = [row.numpy_from for row in matrix.numpy if _within(python, row.python)]
-    return f"numpy {fits[-1]} for all of them" if fits else ""
 
 
 def _systems(stack: Stack) -> Iterator[Problem]:

@@ -208,17 +208,12 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or "no reason given"
     )
     whole = _PROFILE_ERROR.sub("", text)
-    text = _without_trace(whole)
+    # mitogen puts Python's trace behind what failed
+    text = _TRACE.split(whole, maxsplit=1)[0].rstrip() or whole
     if (full := _FULL.search(whole)) and not _FULL.search(text):
         # a module that could not write its file ends with a trace, and this is its last line
         text = full.group()
     return explained(text)
-
-
-def _without_trace(text: str) -> str:
-    """Return what failed, without the lines of Python's trace that mitogen puts behind it."""
-    head = _TRACE.split(text, maxsplit=1)[0].rstrip()
-    return head or text
 
 
 def findings_of(answers: Iterable[Answer]) -> tuple[Finding, ...]:

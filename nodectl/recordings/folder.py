@@ -111,7 +111,8 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         with os.scandir(descriptor) as files:
             folder = _Opened(descriptor, {file.name for file in files})
         index = _index(folder, path)
-        all_keys = _keys(folder.names, index)
+        named = {name.removesuffix(OUT) for name in folder.names if name.endswith(OUT)} | set(index)
+        all_keys = sorted(key for key in named if _KEY.fullmatch(key) and key != CLOCK)
         wanted = all_keys if keys is None else {*keys, *(key for key in all_keys if key.startswith(SITE))}
         entries = {key: entry for key in wanted if (entry := _entry(folder, key, index)) is not None}
         offset_s, error_s = _clock(folder)
@@ -123,11 +124,6 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
 
 def _why(error: OSError) -> str:
     return "is a link" if error.errno in (40, 20) else str(error.strerror)
-
-
-def _keys(names: Collection[str], index: _Index) -> list[str]:
-    keys = {name.removesuffix(OUT) for name in names if name.endswith(OUT)} | set(index)
-    return sorted(key for key in keys if _KEY.fullmatch(key) and key != CLOCK)
 
 
 def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:

@@ -238,26 +238,22 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
     return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
-def findings_table(
-    findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
-) -> str:
-    """Return what is not fine, folded into `rows` (or each finding), then how many there are of each status.
+def findings_table(findings: Sequence[Finding], *, everything: bool = False, columns: int | None = None) -> str:
+    """Return what is not fine, folded into two screens (or each finding), then how many there are of each status.
 
     `columns` of the terminal that shows it; None where none does, and a row is a line.
     """
-    return "\n".join([*findings_lines(findings, everything=everything, rows=rows, columns=columns), counts(findings)])
+    return "\n".join([*findings_lines(findings, everything=everything, columns=columns), counts(findings)])
 
 
-def findings_lines(
-    findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
-) -> list[str]:
+def findings_lines(findings: Sequence[Finding], *, everything: bool = False, columns: int | None = None) -> list[str]:
     """Return the table without its count."""
     if everything:
         return [
             "\n".join([_safe(_line(alike)), *_more(alike)])
             for alike in grouped(findings, lambda finding: replace(finding, host="", kind="", hosts=()))
         ]
-    return folded([finding for finding in findings if finding.status not in _FINE], rows, columns=columns)
+    return folded([finding for finding in findings if finding.status not in _FINE], TWO_SCREENS, columns=columns)
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:

@@ -32,7 +32,8 @@ def matrix(one: Series, width: int) -> str:
         return ""
     if len(cells) < _LEAST_FILLED * (possible if both_ways else possible / 2):
         return ""
-    factor, unit = _scale(one)
+    value, unit = readable(one.median, one.unit.name)
+    factor = value / one.median if one.median else 1.0
     texts = {place: _cell(one, member, factor) for place, member in cells.items()}
     for names in (dict(zip(hosts, hosts, strict=True)), _short(hosts)):
         table = _table(hosts, names, texts)
@@ -43,12 +44,6 @@ def matrix(one: Series, width: int) -> str:
             lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
             return "\n".join([*lines, table, *legend])
     return ""
-
-
-def _scale(one: Series) -> tuple[float, str]:
-    """All cells in the unit of the median."""
-    value, unit = readable(one.median, one.unit.name)
-    return value / one.median if one.median else 1.0, unit
 
 
 def _cell(one: Series, member: Measurement, factor: float) -> str:

@@ -61,7 +61,9 @@ def recorded_hardware(root: str = "/") -> dict[str, Any]:
     if not os.path.exists(os.path.join(folder, "name")):
         return {}
     bus = read_or(os.path.join(folder, "lspci-acs.out"))
-    identities = _identities(read_or(os.path.join(folder, "nvidia-smi-q.out")))
+    report = read_or(os.path.join(folder, "nvidia-smi-q.out"))
+    devices = re.findall(r"Device Id\s*: 0x([0-9A-F]{4})10DE\s+Bus Id\s*: 0000([0-9A-Fa-f:.]+)", report)
+    identities = {address.lower(): "0x" + identity.lower() for identity, address in devices}
     gpus = [
         {"address": address, "device": shown or identities.get(address, ""), "numa_node": -1}
         for address, shown in ((match[0], match[1] and "0x" + match[1]) for match in _SHOWN_GPU.findall(bus))
@@ -81,12 +83,6 @@ def recorded_hardware(root: str = "/") -> dict[str, Any]:
             "packages": [],
         },
     }
-
-
-def _identities(report: str) -> dict[str, str]:
-    """PCI ids by address, of `nvidia-smi -q`."""
-    devices = re.findall(r"Device Id\s*: 0x([0-9A-F]{4})10DE\s+Bus Id\s*: 0000([0-9A-Fa-f:.]+)", report)
-    return {address.lower(): "0x" + identity.lower() for identity, address in devices}
 
 
 def nvlink5_bridge(root: str = "/") -> bool:

@@ -259,7 +259,8 @@ def _head(case: Case, made: float) -> Iterator[str]:
 
 def _fault(case: Case) -> Iterator[str]:
     """Yield when it was first seen, and one paragraph."""
-    boots = _boots(case)
+    wrong = {f"{one.check}|{one.subject}" for one in case.told if one.ends_traces}
+    boots = max((len(boots) for fault, boots in case.faults.items() if fault in wrong), default=0)
     yield _row("First seen", _first_seen(case))
     yield _row("Last seen", _utc(case.looks[0].recording.time) if case.looks else None)
     yield _row("Observed by", "nodectl: driver and kernel log, NVML, DCGM")
@@ -288,11 +289,6 @@ def _first_seen(case: Case) -> str:
     times += [look.recording.time for look in case.looks[:1] if wrong and look.recording.time]
     logged = [next(iter(texts))[:20] for (_, pci, _), texts in case.errors.items() if any(pci in one for one in faults)]
     return min([*map(_utc, times), *(moment for moment in logged if moment.endswith("Z"))], default=_NOT_TOLD)
-
-
-def _boots(case: Case) -> int:
-    wrong = {f"{one.check}|{one.subject}" for one in case.told if one.ends_traces}
-    return max((len(boots) for fault, boots in case.faults.items() if fault in wrong), default=0)
 
 
 def _system(case: Case) -> Iterator[str]:

@@ -410,10 +410,6 @@ class Member:
         with contextlib.suppress(BlockingIOError):
             self.wake_writer.send(b"\0")
 
-    def attempt_plan(self) -> Dict[str, Any]:
-        """Return the plan as this attempt's ranks have it."""
-        return plan_of(self.plan, self.attempt)
-
     def hear(self, now_s: float) -> None:
         """Read all heartbeats that have arrived in the socket."""
         for beat in self.mesh.receive():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 DOCKER, PODMAN, APPTAINER = ENGINES = ("docker", "podman", "apptainer")
@@ -84,8 +83,3 @@ def end_argv(container: Dict[str, Any], called: str) -> List[str]:
     if container["engine"] == APPTAINER:
         return []
     return [container["engine"], "rm", "--force", called]
-
-
-def has_rdma() -> bool:
-    """Tell whether this host has RDMA devices to pass into a container."""
-    return os.path.isdir("/dev/infiniband")

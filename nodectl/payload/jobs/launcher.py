@@ -65,7 +65,8 @@ def _in_container(
     start = plan["start"]
     programs = [payload_folder(), plan["launcher"], *(path for path in ("/etc/nccl.conf",) if os.path.isfile(path))]
     folders = [start.get("chdir", ""), checkpoint_folder, *start["container"]["paths"]]
-    place = container.Place(job.path, cwd, folders, programs, container.has_rdma(), os.getuid(), os.getgid())
+    has_rdma = os.path.isdir("/dev/infiniband")
+    place = container.Place(job.path, cwd, folders, programs, has_rdma, os.getuid(), os.getgid())
     names = container.handed_over(env, plan["env_names"])
     return container.argv(start["container"], container_name(plan, job), place, names, arguments)
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Union
 
 from . import black_box, launcher, node_end, pace, pulse, shared_memory, steady
 from . import heartbeat as hb
-from .attempts import Member, Over, placed
+from .attempts import Member, Over, placed, plan_of
 from .checkpoint_copy import Courier
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
@@ -49,7 +49,7 @@ class Supervisor:
     def __init__(self, job: JobFolder, member: Optional[Member] = None) -> None:
         self.job = job
         self.member = member or Member(job)
-        self.plan = self.member.attempt_plan()
+        self.plan = plan_of(self.member.plan, self.member.attempt)
         self.rank = self.member.rank
         self.hosts = self.member.hosts
         self.peers = self.member.peers

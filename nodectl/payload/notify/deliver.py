@@ -46,7 +46,8 @@ def try_each(receivers: List[Row], event: Row) -> List[Row]:
 def deliver(receiver: Row, event: Row) -> Outcome:
     """Try once, for at most TRY_S seconds."""
     try:
-        receiver = _with_secrets(receiver)
+        files = {key[: -len("_file")]: path for key, path in receiver.items() if key in ("url_file", "token_file")}
+        receiver = {**receiver, **{key: read_secret(path) for key, path in files.items()}}
     except (OSError, ValueError) as error:
         return Outcome(False, f"{type(error).__name__}: its token or address cannot be read on this machine")
     try:
@@ -112,12 +113,6 @@ def _mail(receiver: Row, event: Row) -> Command:
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(event["text"] + "\n", cte="quoted-printable")
     return Command([receiver.get("sendmail") or "sendmail", "-t", "-i"], mail.as_bytes())
-
-
-def _with_secrets(receiver: Row) -> Row:
-    """Return the receiver with `url` and `token` read from their files, where they stand in some."""
-    files = {key[: -len("_file")]: path for key, path in receiver.items() if key in ("url_file", "token_file")}
-    return {**receiver, **{key: read_secret(path) for key, path in files.items()}}
 
 
 def read_secret(path: str) -> str:

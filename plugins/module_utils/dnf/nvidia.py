@@ -89,7 +89,8 @@ class Repository(nvidia_repository.Repository):
         stream = self.params["driver_stream"]
         if not stream and "state=enabled" in present.replace(" ", ""):
             return {}
-        wanted = stream_file(stream)
+        state = "enabled" if stream else "disabled"
+        wanted = f"[nvidia-driver]\nname=nvidia-driver\nstream={stream}\nprofiles=\nstate={state}\n"
         return {} if settings(present) == settings(wanted) else {STREAM: wanted.encode()}
 
     def read_aside(self, names: list[str]) -> Offers:
@@ -128,12 +129,6 @@ def repo_file(uri: str, distribution: str) -> str:
     """Return the text of nodectl's own source; each package's signature is checked."""
     lines = (f"[{NAME}]", f"name=NVIDIA CUDA for {distribution}", f"baseurl={uri}", "enabled=1", "gpgcheck=1")
     return HEADER + "\n".join((*lines, f"gpgkey=file://{KEYRING}")) + "\n"
-
-
-def stream_file(stream: str) -> str:
-    """Return the file's text as dnf writes it for `dnf module enable nvidia-driver:STREAM`, or `disable`."""
-    state = "enabled" if stream else "disabled"
-    return f"[nvidia-driver]\nname=nvidia-driver\nstream={stream}\nprofiles=\nstate={state}\n"
 
 
 def settings(text: str) -> dict[str, str]:
