@@ -243,6 +243,8 @@ def _of_the_run() -> list[click.Parameter]:
     via = click.Command("")
     for declare in declared_options(Via):
         declare(via)
+    for param in via.params:
+        param.envvar = f"NODECTL_PROBE_{param.name}".upper()
     return [
         *via.params,
         click.Option(

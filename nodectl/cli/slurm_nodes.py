@@ -36,7 +36,7 @@ class Via:
     time_limit: float | None = option(
         "--time-limit", "With slurm: it has the hosts back after this time.", type=Seconds(60), metavar="TIME"
     )
-    sbatch_options: tuple[str, ...] = option(
+    sbatch: tuple[str, ...] = option(
         "--sbatch", "With slurm: an option of salloc, as --sbatch=--partition=gpu.", metavar="OPTION"
     )
 
@@ -48,7 +48,7 @@ def taken(app: App, asked: Via | None, what: str, budget_s: float | None) -> Ite
     Without options, or over SSH, the hosts are as they are, and nobody's to drain.
     """
     if asked is None or asked.via != "slurm":
-        if asked and (asked.reservation or asked.time_limit or asked.sbatch_options):
+        if asked and (asked.reservation or asked.time_limit or asked.sbatch):
             raise click.UsageError("--reservation, --time-limit and --sbatch need --via slurm")
         yield lambda _: None
         return
@@ -65,7 +65,7 @@ def taken(app: App, asked: Via | None, what: str, budget_s: float | None) -> Ite
     nodes = {host.name: slurm_name(host.name) for host in app.hosts}
     job = SbatchJob(
         name=what, nodes=len(nodes), hosts=list(nodes.values()), nproc_per_node=1, program=(), launcher="",
-        asked=asked.sbatch_options, time_limit_s=asked.time_limit or max(_LENT_S, _LONGER * (budget_s or 0)),
+        asked=asked.sbatch, time_limit_s=asked.time_limit or max(_LENT_S, _LONGER * (budget_s or 0)),
     )  # fmt: skip
     # a node that fails is what is looked for, and ends nothing
     options = [*job.salloc_options(), "--no-kill", "--kill-command"]

@@ -232,7 +232,7 @@ class Hosts:
         metavar="CHECK",
         shell_complete=completing.one_of(completing.launch_check_names),
     )
-    sbatch_options: tuple[str, ...] = option(
+    sbatch: tuple[str, ...] = option(
         "--sbatch", "With slurm: an option of sbatch, as --sbatch=--partition=gpu.", metavar="OPTION"
     )
 
@@ -262,7 +262,7 @@ class Launch:
             raise UsageError(f"--replace-stragglers needs --spares and --checkpoint: {why}", "say both")
         if self.hosts.via == "slurm":
             self._refuse_with_slurm()
-        elif self.hosts.sbatch_options:
+        elif self.hosts.sbatch:
             raise click.UsageError("--sbatch needs --via slurm")
 
     def _refuse_with_slurm(self) -> None:

@@ -54,7 +54,7 @@ def _job(app: App, asked: Launch, way: Way, job_id: str, network: str) -> Sbatch
         gpus=gpus,
         start=_start(way.start),
         program=(way.script, *way.args) if way.start.engine == TORCHRUN else way.start.argv,
-        asked=asked.hosts.sbatch_options,
+        asked=asked.hosts.sbatch,
         time_limit_s=asked.limits.time_limit or 0.0,
         launcher=around.launcher,
         venv="" if way.start.conda else one_venv(hosts, around.launcher, around.venv),

@@ -10,7 +10,8 @@ from nodectl.errors import UsageError
 from nodectl.jobs.slurm.login import Login
 
 _NODE = re.compile(r"^NodeName=(\S+).*? State=(\S+)(?:.*? Reason=(.*?)(?: \[| [A-Z]\w+=|$))?", re.MULTILINE)
-_AWAY = ("DRAIN", "DOWN", "FAIL", "NOT_RESPONDING")
+# a node that is POWERED_DOWN is started for a job
+_AWAY = {"DRAIN", "DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING"}
 
 
 def refuse_strange(login: Login, nodes: Sequence[str], reservation: str) -> None:
@@ -28,7 +29,7 @@ def refuse_strange(login: Login, nodes: Sequence[str], reservation: str) -> None
     remedy = "leave out with --limit what is no node of Slurm"
     text = login.scontrol("--oneliner", "show", "node", ",".join(nodes), remedy=remedy)
     for name, state, reason in _NODE.findall(text):
-        if any(word in state for word in _AWAY):
+        if _AWAY & set(re.findall("[A-Z_]+", state)):
             raise UsageError(
                 f"{name} is {state} in Slurm{f' ({reason})' if reason else ''}: it is given to no job",
                 f"`scontrol update nodename={name} state=resume`, in a reservation if no job is to have it; "
