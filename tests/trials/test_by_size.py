@@ -128,34 +128,31 @@ PLUGIN = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-static const char *F[] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
-static const char *A[] = {"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
-static const char *P[] = {"ll", "ll128", "simple"};
+static const char *F = "broadcast reduce allgather reducescatter allreduce", *P = "ll ll128 simple";
+static const char *A = "tree ring collnet_direct collnet_chain nvls nvls_tree pat";
 static char text[9999];
-static long comm[2];
-static int at(const char **names, int many, const char *name) {
-  for (int i = 0; i < many; i++) if (!strcmp(names[i], name)) return i;
-  return -1;
+static int nodes, ranks;
+static int at(const char *names, const char *name) {
+  char all[99];
+  int number = 0;
+  for (char *word = strtok(strcpy(all, names), " "); strcmp(word, name); word = strtok(0, " ")) number++;
+  return number;
 }
-static int init(void **ctx, unsigned long id, size_t ranks, size_t nodes, void *log, void *domain, void *constants) {
-  FILE *file = fopen(getenv("NCCL_TUNER_CONFIG_FILE"), "r");
-  text[fread(text, 1, sizeof text - 1, file)] = 0;
-  comm[0] = nodes, comm[1] = ranks, *ctx = text;
-  return 0;
+static int init(void **ctx, unsigned long id, size_t all, size_t hosts, void *log, void *domain, void *constants) {
+  text[fread(text, 1, sizeof text - 1, fopen(getenv("NCCL_TUNER_CONFIG_FILE"), "r"))] = 0;
+  return nodes = hosts, ranks = all, 0;
 }
 static int ask(void *ctx, int f, size_t bytes, int ops, float **costs, int algos, int protos, int reg, int *channels) {
   char name[3][30];
   size_t low, high;
-  int n, nodes, ranks;
+  int own, n, r, end;
   *channels = BEGIN;
-  for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : 0)
-    if (sscanf(line, "%29[^,],%zu,%zu,%29[^,],%29[^,],%d,%d,%d", name[0], &low, &high, name[1], name[2], &n, &nodes,
-               &ranks) == 8 && at(F, 5, name[0]) == f && low <= bytes && bytes <= high && nodes == comm[0] &&
-        ranks == comm[1]) {
-      if (CRASHES) costs[at(A, 7, name[1])][at(P, 3, name[2])] = 0;
-      ((float *)costs)[at(A, 7, name[1]) * protos + at(P, 3, name[2])] = 0;
-      if (n != -1) *channels = n;
-      return 0;
+  for (char *line = text; sscanf(line, "%29[^,],%zu,%zu,%29[^,],%29[^,],%d,%d,%d,-1,-1 %n", name[0], &low, &high,
+                                 name[1], name[2], &own, &n, &r, &end) == 8; line += end)
+    if (at(F, name[0]) == f && low <= bytes && bytes <= high && n == nodes && r == ranks) {
+      if (CRASHES) costs[at(A, name[1])][at(P, name[2])] = 0;
+      ((float *)costs)[at(A, name[1]) * protos + at(P, name[2])] = 0;
+      return *channels = own < 0 ? *channels : own, 0;
     }
   return 0;
 }
