@@ -13,7 +13,7 @@ description:
   - The environment variable NODECTL_STRATEGY chooses. `auto`, the default, takes mitogen where it is installed, made
     for this ansible-core and able to become root the way that the hosts ask for; else it says why, once, and is
     `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
-  - A play whose `vars` say `fleet_strategy: linear` is `linear`, whatever the environment chooses.
+  - "A play whose `vars` say `fleet_strategy: linear` is `linear`, whatever the environment chooses."
   - Host keys are checked in each of its connections, whatever variables, options and settings say; a host whose
     rendered variables ask for the contrary is unreachable, with the reason. The Python of Ansible needs nodectl for it.
 author: The nodectl authors (!UNKNOWN)
