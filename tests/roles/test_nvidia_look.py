@@ -56,7 +56,8 @@ def test_a_driver_that_works_or_is_not_ours_is_kept(
 def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: ModuleType) -> None:  # noqa: F811
     node = {**look(), "gpu_users": [{"pid": 7, "name": "nvidia-persiste"}, {"pid": 99, "name": "python3"}]}
     assert filters.gpu_work(node) == "a GPU is in use by python3 (pid 99): stop them first"
-    assert filters.gpu_work({**look(), "gpu_users": [{"pid": 7, "name": "nv-hostengine"}]}) == ""
+    served = [{"pid": 7, "name": "nv-hostengine"}, {"pid": 8, "name": "dcgm-exporter"}]
+    assert filters.gpu_work({**look(), "gpu_users": served}) == ""
 
 
 @pytest.mark.parametrize(
