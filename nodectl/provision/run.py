@@ -17,7 +17,7 @@ from typing import Any
 
 from nodectl.common.access import Access
 from nodectl.common.paths import state_dir
-from nodectl.common.process import UTF_8, is_utf_8
+from nodectl.common.process import UTF_8, controller, has_ended, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
@@ -74,6 +74,7 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         **({"OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES"} if sys.platform == "darwin" else {}),
         # the name under which the nodes record what this run changes
         "NODECTL_RUN": run,
+        "NODECTL_CONTROLLER": json.dumps(controller(os.getpid())),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_HOST_KEY_CHECKING": "True",
@@ -94,6 +95,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
     listener, folder = Listener(on_event), state_dir() / "runs"
     folder.mkdir(mode=0o700, exist_ok=True)
+    _end_left_over(_is_orphan)
     with _control_sockets() as sockets:
         runner = ansible_runner.run(
             private_data_dir=str(folder),
@@ -113,7 +115,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
         )
     _prune(folder / "artifacts")
     if runner.status == "canceled":
-        _end_left_over(name)
+        _end_left_over(_is_left_of(name))
         raise KeyboardInterrupt
     if not listener.tallies:
         stdout = folder / "artifacts" / name / "stdout"
@@ -123,14 +125,24 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     )
 
 
-def _end_left_over(run: str) -> None:
-    """End what a cancelled run has left: workers and multiplexers have sessions of their own, where no signal came."""
+def _end_left_over(is_left: Callable[[Any], bool]) -> None:
+    """End what a run has left: workers and multiplexers have sessions of their own, where no signal came."""
     import psutil
 
     for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get("NODECTL_RUN") == run:
+        with suppress(psutil.Error, OSError, ValueError):
+            if is_left(process):
                 process.kill()
+
+
+def _is_left_of(run: str) -> Callable[[Any], bool]:
+    return lambda process: bool(process.environ().get("NODECTL_RUN") == run)
+
+
+def _is_orphan(process: Any) -> bool:
+    """Return whether it is an ansible-playbook whose nodectl was killed: it would change hosts beside the next run."""
+    ours = any(word.endswith("ansible-playbook") for word in process.cmdline()[:2])
+    return ours and has_ended(json.loads(process.environ().get("NODECTL_CONTROLLER", "{}")))
 
 
 @contextmanager

@@ -1,23 +1,37 @@
-"""A run that is cancelled leaves no process of Ansible's behind, whatever session it is in."""
+"""A run that is cancelled or whose nodectl is killed leaves no process of Ansible's beside the next one."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
-from nodectl.provision.run import _end_left_over
+import pytest
+
+from nodectl.common.process import controller
+from nodectl.provision.run import _end_left_over, _is_left_of, _is_orphan
 
 
-def started(run: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sleep", "1000"], env={**os.environ, "NODECTL_RUN": run}, start_new_session=True)
+def started(*argv: str, **env: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
 
 
-def test_its_processes_end_and_those_of_another_run_stay() -> None:
-    ours, others = started("20261123T010203Z-7"), started("20261123T010203Z-77")
+@pytest.mark.parametrize("way", ["cancelled", "killed"])
+def test_its_processes_end_and_those_of_another_run_stay(way: str, tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (script := tmp_path / "ansible-playbook").write_text("import time\ntime.sleep(1000)\n")
+    gone, here = (json.dumps(controller(pid)) for pid in (ended.pid, os.getpid()))
+    playbook = (sys.executable, str(script))
+    ours = started(*playbook, NODECTL_RUN="20261123T010203Z-7", NODECTL_CONTROLLER=gone)
+    others = started(*playbook, NODECTL_RUN="20261123T010203Z-77", NODECTL_CONTROLLER=here)
+    service = started("sleep", "1000", NODECTL_RUN="20261123T010203Z-77", NODECTL_CONTROLLER=gone)
     try:
-        _end_left_over("20261123T010203Z-7")
+        _end_left_over(_is_left_of("20261123T010203Z-7") if way == "cancelled" else _is_orphan)
         assert ours.wait(30) == -signal.SIGKILL
-        assert others.poll() is None
+        assert (others.poll(), service.poll()) == (None, None)
     finally:
-        for process in (ours, others):
+        for process in (ours, others, service):
             process.kill()
             process.wait()
