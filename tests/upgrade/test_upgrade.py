@@ -24,12 +24,8 @@ from nodectl.upgrade import roll as rolls
 from nodectl.upgrade.roll import HostRoll, Phase, Roll, as_rolled, in_batches, planned, variables_of
 
 FLEET, HOSTS = "hosts.yml", ("a", "b", "c")
-ROLL = Roll(
-    "20261128T090000Z-0001",
-    FLEET,
-    "new",
-    tuple(HostRoll(name, int(name != "a"), {"nodectl_stack": "new"}, slurm=f"{name}-slurm") for name in HOSTS),
-)
+ROWS = tuple(HostRoll(name, int(name != "a"), {"nodectl_stack": "new"}, slurm=f"{name}-slurm") for name in HOSTS)
+ROLL = Roll("20261128T090000Z-0001", FLEET, "new", ROWS)
 
 
 class PowerCutError(BaseException):
@@ -51,7 +47,6 @@ class World(Course):
     dies_at: int = 0
 
     def step(self, name: str, names: Sequence[str]) -> None:
-        """Count a step; at one of the two sides of what it does the power goes."""
         self.said.append(f"{name} {','.join(names)}")
         if 0 < self.dies_at <= len(self.said):
             raise PowerCutError
