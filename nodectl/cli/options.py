@@ -36,6 +36,15 @@ _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"([-+]?[0-9.]{1,20}(?:e[-+]?[0-9]{1,3})?) ?(ms|s|m|h|)", re.IGNORECASE)
 
 
+class Number(click.FloatRange):
+    """A number in a range; NaN, which lies in every range of click's, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        return self.fail(f"{value!r} is not a number", param, ctx) if math.isnan(number) else number
+
+
 class Seconds(click.FloatRange):
     """A time in a range of seconds: `0.5`, `500ms`, `30s`, `5m`; NaN, which lies in every range of click's, is none."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import EXISTING_PATH, FILE, FOLDER, option, option_group, takes
+from nodectl.cli.options import EXISTING_PATH, FILE, FOLDER, Number, option, option_group, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
@@ -51,7 +51,7 @@ class _Options:
     max_oversubscription: float | None = option(
         "--max-oversubscription",
         "Largest ratio of a leaf's capacity down to that up.  Default: 1.",
-        type=click.FloatRange(0.01),
+        type=Number(0.01),
     )
     propose_env: bool = option("--propose-env", "Print each host's NCCL environment as an inventory, with the reasons.")
     write: Path | None = option("--write", "As DIR/<host>/nccl.yml.", type=FOLDER, metavar="DIR")

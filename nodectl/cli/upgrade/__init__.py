@@ -11,14 +11,15 @@ from itertools import groupby
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nodectl.cli.accept import accepted
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.evidence import keep_evidence
 from nodectl.cli.jobs import read_listing, stop_job
-from nodectl.cli.measuring import alone, facts_of, hold
-from nodectl.cli.options import option, option_group, profile_names, takes, yes_option
+from nodectl.cli.measuring import facts_of, hold
+from nodectl.cli.options import Number, option, option_group, takes, yes_option
 from nodectl.cli.progress import run_playbook, tell_messages
 from nodectl.cli.rights import require_root
 from nodectl.cli.rollback import plans_of
@@ -38,6 +39,7 @@ from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses
 from nodectl.ledger.store import Ledger
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
+from nodectl.profiles.load import find_profiles
 from nodectl.report.measurements import comparison_table
 from nodectl.report.table import aligned
 from nodectl.upgrade import roll as rolls
@@ -57,7 +59,10 @@ class _Options:
     canary: str = option("--canary", "Change this host first, alone.", metavar="HOST", default="")
     stop_jobs: bool = option("--stop-jobs", "Stop nodectl's jobs on a host that is due, instead of waiting for them.")
     tolerance: float = option(
-        "--tolerance", "Reject a host that lost so much of its speed.", default=TOLERANCE_PERCENT, metavar="PERCENT"
+        *("--tolerance", "Reject a host that lost so much of its speed."),
+        default=TOLERANCE_PERCENT,
+        type=Number(0, 100),
+        metavar="PERCENT",
     )
     resume: bool = option("--resume", "Go on with the upgrade that was ended or stopped, by its plan.")
     dry_run: bool = option("--dry-run", "Print the plan, and change nothing.")
@@ -77,12 +82,18 @@ def upgrade(app: App, asked: _Options, yes: bool) -> None:
 
     Exit status 1: a host was rejected.
     """
-    if asked.resume and (asked.stack or asked.driver):
-        raise click.UsageError("--resume goes on by the plan of the start: leave --to and --driver out")
+    source = click.get_current_context().get_parameter_source
+    fixed = any(source(name) is ParameterSource.COMMANDLINE for name in ("stack", "driver", "at_once", "canary"))
+    if asked.resume and (fixed or "limit" in app.typed):
+        raise click.UsageError(
+            "--resume goes by the plan of the start: no --to, --driver, --at-once, --canary, --limit"
+        )
     if not (asked.resume or asked.stack or asked.driver):
         latest = rolls.latest(app.fleet)
         if latest is None:
-            raise UsageError("give --to STACK or --driver BRANCH", profile_names("stack"))
+            raise UsageError(
+                "give --to STACK or --driver BRANCH", f"stacks: {', '.join(find_profiles('stack', app.profile_dirs))}"
+            )
         _show(app, latest)
         return
     if asked.resume:
@@ -329,7 +340,10 @@ class Course:
     def _played(self, names: Sequence[str], playbook: str, **options: Any) -> Evidence:
         """Run the playbook; return why a host is not as it wants it, for each that failed or was not reached."""
         part = self._of(names)
-        with alone(part, "upgrade", force=False, check=False):
+        with hold(part, "upgrade", force=False, changes=True, beside_work=True) as holds:
+            if holds.refused:
+                text = "; ".join(f"{finding.host} {finding.actual}" for finding in holds.findings)
+                raise NodectlError(f"{playbook}: {text}", "when that has ended: nodectl upgrade --resume")
             run = run_playbook(part, playbook, names, **options)
         tell_messages(run)
         texts = {event.host: f"{event.task}: {' '.join(event.text.split())}" for event in run.problems}
