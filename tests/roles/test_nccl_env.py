@@ -22,6 +22,7 @@ ROLE = """
         nccl_env_variables: {NCCL_IB_TIMEOUT: "22"}
         nccl_env_tuner: ["allreduce,4096,8192,tree,ll,-1,2,16,-1,-1"]
 """
+LINE = "allreduce,4096,8192,tree,ll,-1,2,16,-1,-1"
 BACK = """
 - hosts: all
   gather_facts: false
@@ -66,8 +67,10 @@ def test_a_foreign_file_is_recorded_and_comes_back(lab4: LabUnderTest, ansible_p
     lab4.ssh(host, f"echo {own} > /etc/nccl.conf; chmod 640 /etc/nccl.conf")
     assert ansible_play(ROLE, lab4, host).changed == 2
     assert "NCCL_IB_TIMEOUT=22" in lab4.ssh(host, "cat /etc/nccl.conf")
-    assert lab4.ssh(host, "tail -1 /etc/nccl_tuner_nodectl.conf") == "allreduce,4096,8192,tree,ll,-1,2,16,-1,-1"
+    assert lab4.ssh(host, "tail -1 /etc/nccl_tuner_nodectl.conf") == LINE
     assert ansible_play(ROLE, lab4, host).changed == 0
+    # without lines no file
+    assert ansible_play(ROLE.replace(f'["{LINE}"]', "[]"), lab4, host).changed == 1
     assert ansible_play(BACK, lab4, host).changed == 1
     left = "ls /etc | grep tuner; cat /etc/nccl.conf; stat -c %a /etc/nccl.conf; rm /etc/nccl.conf"
     assert lab4.ssh(host, left).split() == [own, "640"]
