@@ -33,7 +33,9 @@ ROLES = (
 )
 # a run of the playbook with two acceptances, and a reboot, where no upgrade was ever done
 ESTIMATE_S, REBOOT_S = 300.0, 420.0
-_REMEDY = "remove it, and begin another: nodectl upgrade --to STACK"
+# of a host that lost its figures for another reason than the new stack
+STILL = "put back, and still: "
+_REMEDY = "remove it, end its cordons (nodectl ledger list), and begin another: nodectl upgrade --to STACK"
 
 
 class Phase(StrEnum):
@@ -71,6 +73,11 @@ class HostRoll:
     back_to: str = ""
     evidence: tuple[str, ...] = ()
     took_s: float = 0.0
+
+    @property
+    def is_bad(self) -> bool:
+        """Return whether it was no longer what it had been when its old stack was back."""
+        return bool(self.evidence) and self.evidence[-1].startswith(STILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +120,11 @@ class Roll:
         return replace(self, hosts=tuple(replace(r, **values) if r.host in chosen else r for r in self.hosts))
 
     def again(self) -> Roll:
-        """Return it with the hosts that were put back to be tried once more."""
-        back = [row.host for row in self.hosts if row.phase is Phase.BACK]
-        return self.changed(back, phase=Phase.WAITING, before="", after="", evidence=(), took_s=0.0)
+        """Return it with the hosts that were put back to be tried once more, the bad by their figures of then."""
+        back = [row for row in self.hosts if row.phase is Phase.BACK]
+        good = [row.host for row in back if not row.is_bad]
+        again = self.changed([row.host for row in back], phase=Phase.WAITING)
+        return again.changed(good, before="", after="", evidence=(), took_s=0.0)
 
 
 def variables_of(host: Host, stack: str, driver: str) -> dict[str, Any]:

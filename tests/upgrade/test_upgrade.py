@@ -157,6 +157,20 @@ def test_ctrl_c_before_anything_was_changed_gives_the_host_back(monkeypatch: pyt
     assert ({row.phase for row in world.roll.hosts}, world.cordoned) == ({Phase.WAITING}, set())
 
 
+def test_a_host_bad_with_its_old_stack_too_stays_out_and_keeps_its_first_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    back = carried(World(bad={"a"}))
+    bad = back.changed(["a"], evidence=("slower", f"{rolls.STILL}slower"))
+    world = World(roll=bad.again(), cordoned={"a"})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(world, "known", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        world.run()
+    assert (world.roll.of("a").phase, world.cordoned) == (Phase.BACK, {"a"})
+    monkeypatch.setattr(world, "known", lambda names: ("later", dict.fromkeys(names, "run-1")))
+    assert [row.before for row in carried(world, world.roll.again()).hosts] == ["before", "later", "later"]
+
+
 @dataclass
 class Scontrol:
     """Slurm's controller with one node."""

@@ -43,7 +43,7 @@ from nodectl.profiles.load import find_profiles
 from nodectl.report.measurements import comparison_table
 from nodectl.report.table import aligned
 from nodectl.upgrade import roll as rolls
-from nodectl.upgrade.roll import ROLES, SETTLED, HostRoll, Phase, Roll, in_batches, planned
+from nodectl.upgrade.roll import ROLES, SETTLED, STILL, HostRoll, Phase, Roll, in_batches, planned
 
 _LOOK_EVERY_S = 10.0
 _REBOOTS = {"nodectl_allow_reboot": True}
@@ -210,12 +210,15 @@ class Course:
             self.began = time.monotonic()
             before, runs = self.known(names)
         except BaseException:
-            self.give_back(names)
+            bad = [name for name in names if self.roll.of(name).is_bad]
+            self.give_back([name for name in names if name not in bad])
             self._mark(names, phase=Phase.WAITING)
+            self._mark(bad, phase=Phase.BACK)
             raise
         for name in names:
-            self.roll = self.roll.changed([name], back_to=runs[name])
-        self._mark(names, phase=Phase.CHANGING, before=before)
+            first = self.roll.of(name).before or before
+            self.roll = self.roll.changed([name], back_to=runs[name], before=first)
+        self._mark(names, phase=Phase.CHANGING)
 
     def _change(self, names: Sequence[str]) -> None:
         """Change the hosts and prove them; those with evidence against them are rejected."""
@@ -239,7 +242,7 @@ class Course:
             self._mark(back, phase=Phase.BACK)
             _, lost = self.prove(back)
             for name in back:
-                told = f"put back, and still: {'; '.join(lost[name])}" if name in lost else "put back, and good again"
+                told = f"{STILL}{'; '.join(lost[name])}" if name in lost else "put back, and good again"
                 self.roll = self.roll.changed([name], evidence=(*self.roll.of(name).evidence, told))
             self.give_back([name for name in back if name not in lost], "put back, its figures are those of before")
             self.keep(self.roll)
@@ -331,10 +334,9 @@ class Course:
         problems: Evidence = {}
         for row, same in self._alike(names):
             back = {"rollback_to": row.back_to, "rollback_packages": row.reboots}
-            failed = self._played(same, "rollback", variables=back)
-            if row.reboots and not failed:
-                failed = self._played(same, "site", tags=ROLES, variables=_REBOOTS)
-            problems |= failed
+            problems |= self._played(same, "rollback", variables=back)
+            if row.reboots and (good := [name for name in same if name not in problems]):
+                problems |= self._played(good, "site", tags=ROLES, variables=_REBOOTS)
         return problems
 
     def _played(self, names: Sequence[str], playbook: str, **options: Any) -> Evidence:
