@@ -151,7 +151,7 @@ def acceptance(job: KubernetesJob, hosts: Sequence[str]) -> str:
     pod = spec["template"]["spec"]
     pod["containers"][0] |= {"image": job.image, "args": list(map(literal, job.args)), "resources": {"limits": limits}}
     (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    term["matchExpressions"][0]["values"] = list(hosts)
+    term["matchExpressions"][0]["values"] = [str(name) for name in hosts]  # Ansible has a string of its own
     return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=120)
 
 
