@@ -76,7 +76,10 @@ def _dcgm(name: str, version: str) -> Payload:
     unit = unit.replace("[Install]", "Restart=on-abort\n\n[Install]")
     programs = {
         "/usr/bin/nv-hostengine": "rm -f /run/dcgm-watches\nsleep 2\necho $$ > /run/dcgm-pid\nexec sleep infinity",
-        "/usr/bin/dcgmi": 'kill -0 "$(cat /run/dcgm-pid)" || exit\n[ "$1" != health ] || echo "$*" > /run/dcgm-watches',
+        "/usr/bin/dcgmi": 'kill -0 "$(cat /run/dcgm-pid)" || exit\n'
+        'case "$*" in\n*--set*) echo "$*" > /run/dcgm-watches ;;\n'
+        "*--check*) [ -e /run/dcgm-watches ] && echo '| Overall Health | Healthy |' && exit\n"
+        "echo 'Error: Health watches not enabled. Please enable watches.'\nexit 1 ;;\nesac",
     }
     files = {program: f"#!/bin/sh\n{text}\n" for program, text in programs.items()}
     return Payload({**files, "/lib/systemd/system/nvidia-dcgm.service": unit}, frozenset(programs))
