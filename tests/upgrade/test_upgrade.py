@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.cli.app import App
 from nodectl.cli.upgrade import Course, Evidence
-from nodectl.errors import UsageError
+from nodectl.errors import NodectlError, UsageError
 from nodectl.ledger.history.compare import losses
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
@@ -205,10 +205,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Course, Scont
 def test_what_is_drained_twice_is_cordoned_once_and_given_back_alone(made: tuple[Course, Scontrol, Ledger]) -> None:
     course, slurm, kept = made
     kept.cordon("a", (), "its fan", "ada")
+    with pytest.raises(NodectlError):
+        course.empty(["a"])  # since the plan
+    course.roll = replace(ROLL, id="20991128T090000Z-0001")
     for _ in range(2):
         course.empty(["a"])
-    assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan", ROLL.reason]
-    assert slurm.updates == [["NodeName=a-slurm", "State=DRAIN", f"Reason={ROLL.reason}"]]
+    assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan", course.roll.reason]
+    assert slurm.updates == [["NodeName=a-slurm", "State=DRAIN", f"Reason={course.roll.reason}"]]
     course.give_back(["a"])
     assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan"]
     assert slurm.updates[1:] == [["NodeName=a-slurm", "State=RESUME"]]

@@ -265,6 +265,7 @@ class Course:
     def empty(self, names: Sequence[str]) -> None:
         """Cordon the hosts, in Slurm too, and wait until neither a job nor a process is left there."""
         with self.app.ledger() as kept:
+            self._refuse_cordoned(kept, names)
             for name in names:
                 if not self._own(kept, name):
                     kept.cordon(name, (), self.roll.reason, operator())
@@ -364,6 +365,13 @@ class Course:
                     kept.return_(one, proof or "unchanged", operator())
             if (node := self._node(name)) and node.reason == self.roll.reason:
                 self._scontrol(name, "State=RESUME")
+
+    def _refuse_cordoned(self, kept: Ledger, names: Sequence[str]) -> None:
+        """Refuse a host that was cordoned after the plan was made: somebody may work on it."""
+        held = [one for holds in kept.cordoned(names).values() for one in holds]
+        if new := [one for one in held if one.cordon.time > self.roll.began and one.cordon.reason != self.roll.reason]:
+            remedy = "nodectl ledger return, then nodectl upgrade --resume; or without it: nodectl upgrade --to STACK"
+            raise UsageError(new[0].text, remedy)
 
     def _own(self, kept: Ledger, name: str) -> list[Hold]:
         return [held for held in kept.cordoned([name]).get(name, ()) if held.cordon.reason == self.roll.reason]
