@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -26,7 +27,7 @@ from nodectl.cli.options import (
 from nodectl.cli.telling import tell_health
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
-from nodectl.errors import InventoryError
+from nodectl.errors import InventoryError, UsageError
 from nodectl.facts.base import is_denied
 from nodectl.health.fleet import Health
 from nodectl.health.site import for_nobody, listed_as
@@ -88,8 +89,9 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
-        if roll := under_way(app.fleet):
-            note(f"{roll.progress}: {roll.states}")
+        with suppress(UsageError):  # health_of tells of it
+            if roll := under_way(app.fleet):
+                note(f"{roll.progress}: {roll.states}")
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.paths import state_dir
-from nodectl.errors import UnreachableError
+from nodectl.errors import UnreachableError, UsageError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, read_facts
 from nodectl.ledger.history.database import HistoryError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
     from nodectl.recordings.source import Source
+    from nodectl.upgrade.roll import Roll
 
 
 def hold(
@@ -79,16 +80,33 @@ def health_of(app: App, source: Source, names: Mapping[str, str]) -> Health:
     """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
-    from nodectl.upgrade.roll import as_rolled, under_way
+    from nodectl.upgrade.roll import as_rolled
 
     # a recording is a fleet of its own: what it counts is not held against live hosts
     state = StateFile(state_dir() / "health", f"recorded {source.recorded}" if source.recorded else app.fleet)
     if not source.recorded:
-        source = replace(source, hosts=as_rolled(under_way(app.fleet), source.hosts))
+        source = replace(source, hosts=as_rolled(rolling(app), source.hosts))
     health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
     for text in health.notes:
         note(f"warning: {text}")
     return health
+
+
+def rolling(app: App) -> Roll | None:
+    """Return the upgrade under way; one that cannot be read is warned of, and keeps no other command from its work."""
+    from nodectl.upgrade.roll import under_way
+
+    try:
+        return under_way(app.fleet)
+    except UsageError as error:
+        note(f"warning: {error}")
+        return None
+
+
+def note_upgrade(app: App, command: str) -> None:
+    """Warn of the upgrade under way, which the command does not know of."""
+    if roll := rolling(app):
+        note(f"warning: {command} does not know of {roll.progress}: {roll.states}")
 
 
 def facts_of(app: App, wanted: Sequence[Fact[Any]]) -> dict[str, dict[str, object]]:

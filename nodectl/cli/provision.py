@@ -7,7 +7,7 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.evidence import keep_evidence
-from nodectl.cli.measuring import alone
+from nodectl.cli.measuring import alone, note_upgrade
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
@@ -18,7 +18,6 @@ from nodectl.provision.events import findings_of
 from nodectl.provision.outlook import described, lab_requirements, selected_roles
 from nodectl.provision.wheels import ensure_lab_share
 from nodectl.report.findings import finding_document
-from nodectl.upgrade.roll import under_way
 
 
 @option_group
@@ -48,8 +47,7 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     require_root(app)
     roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
-    if roll := under_way(app.fleet):
-        note(f"warning: provision goes by the inventory, and does not know of {roll.progress}: {roll.states}")
+    note_upgrade(app, "provision goes by the inventory, and")
     if not check:
         lines = described(hosts, roles, asked.allow_reboot)
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
