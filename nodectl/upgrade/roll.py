@@ -32,8 +32,8 @@ ROLES = (
     *("python", "pytorch", "launcher", "nvidia_repository", "nvidia_driver", "cuda", "cudnn", "nccl"),
     *("fabric_manager", "dcgm", "deepspeed", "nccl_tests"),
 )
-# a run of the playbook with two acceptances, and a reboot, where no upgrade was ever done
-ESTIMATE_S, REBOOT_S = 300.0, 420.0
+# a run of the playbook with three acceptances, and a reboot, where no upgrade was ever done
+ESTIMATE_S, REBOOT_S = 340.0, 420.0
 # of a host that lost its figures for another reason than the new stack
 STILL = "put back, and still: "
 _REMEDY = "remove it, end its cordons (nodectl ledger list), and begin another: nodectl upgrade --to STACK"
@@ -58,8 +58,8 @@ SETTLED = (Phase.WAITING, Phase.DONE, Phase.BACK)
 class HostRoll:
     """One host of a roll; `variables` stand in for its own in the inventory, `slurm` is its name there.
 
-    `before` and `after` are ids of acceptances, `back_to` is the run whose state a rollback puts back, `took_s` the
-    time from its drain to its return, without waiting for jobs.
+    `before`, `before_too` (a second look, for the noise) and `after` are ids of acceptances, `back_to` is the run whose
+    state a rollback puts back, `took_s` the time from its drain to its return, without waiting for jobs.
     """
 
     host: str
@@ -70,6 +70,7 @@ class HostRoll:
     slurm: str = ""
     phase: Phase = Phase.WAITING
     before: str = ""
+    before_too: str = ""
     after: str = ""
     back_to: str = ""
     evidence: tuple[str, ...] = ()
@@ -130,7 +131,7 @@ class Roll:
         back = [row for row in self.hosts if row.phase is Phase.BACK]
         good = [row.host for row in back if not row.is_bad]
         again = self.changed([row.host for row in back], phase=Phase.WAITING)
-        return again.changed(good, before="", after="", evidence=(), took_s=0.0)
+        return again.changed(good, before="", before_too="", after="", evidence=(), took_s=0.0)
 
 
 def variables_of(host: Host, stack: str, driver: str) -> dict[str, Any]:

@@ -61,10 +61,10 @@ class World(Course):
         self.cordoned |= set(names)
         self.step("drained", names)
 
-    def known(self, names: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+    def known(self, names: Sequence[str]) -> tuple[str, str, Mapping[str, str]]:
         self.step("known", names)
         assert set(names) <= self.cordoned
-        return "before", dict.fromkeys(names, "run-1")
+        return "before", "before-too", dict.fromkeys(names, "run-1")
 
     def provision(self, names: Sequence[str]) -> Evidence:
         self.step("change", names)
@@ -167,7 +167,7 @@ def test_a_host_bad_with_its_old_stack_too_stays_out_and_keeps_its_first_figures
         patch.setattr(world, "known", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         world.run()
     assert (world.roll.of("a").phase, world.cordoned) == (Phase.BACK, {"a"})
-    monkeypatch.setattr(world, "known", lambda names: ("later", dict.fromkeys(names, "run-1")))
+    monkeypatch.setattr(world, "known", lambda names: ("later", "later-too", dict.fromkeys(names, "run-1")))
     assert [row.before for row in carried(world, world.roll.again()).hosts] == ["before", "later", "later"]
 
 
@@ -278,3 +278,16 @@ def test_lost_are_figures_beyond_tolerance_and_spreads_and_steps_that_passed_bef
     before = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.OK)
     after = accepted(130.0, 0.01, health=Status.FAILED, memory=Status.FAILED)
     assert list(losses(before, after, 5.0)) == [("a", "memory")]
+
+
+@pytest.mark.parametrize(("befores", "looks", "is_lost"), [((100, 99), (80, 81), True), ((100, 79), (80, 81), False)])
+def test_a_figure_as_one_look_of_before_saw_it_is_noise(
+    befores: tuple[float, float], looks: tuple[float, float], is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = {"b1": befores[0], "b2": befores[1]}
+    monkeypatch.setattr("nodectl.cli.upgrade.store.find", lambda one: accepted(figures[one], None))
+    later = iter(looks)
+    monkeypatch.setattr("nodectl.cli.upgrade.accepted", lambda _: accepted(next(later), None))
+    monkeypatch.setattr(Course, "_of", lambda *_: None)
+    course = Course(None, ROLL.changed(["a"], before="b1", before_too="b2"), False, 5.0)  # type: ignore[arg-type]
+    assert bool(course.prove(["a"])[1]) is is_lost

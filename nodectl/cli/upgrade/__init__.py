@@ -208,7 +208,7 @@ class Course:
         try:
             self.empty(names)
             self.began = time.monotonic()
-            before, runs = self.known(names)
+            before, too, runs = self.known(names)
         except BaseException:
             bad = [name for name in names if self.roll.of(name).is_bad]
             self.give_back([name for name in names if name not in bad])
@@ -216,8 +216,8 @@ class Course:
             self._mark(bad, phase=Phase.BACK)
             raise
         for name in names:
-            first = self.roll.of(name).before or before
-            self.roll = self.roll.changed([name], back_to=runs[name], before=first)
+            figures = {} if self.roll.of(name).before else {"before": before, "before_too": too}
+            self.roll = self.roll.changed([name], back_to=runs[name], **figures)
         self._mark(names, phase=Phase.CHANGING)
 
     def _change(self, names: Sequence[str]) -> None:
@@ -299,14 +299,15 @@ class Course:
                 note(f"stopping job {job.id} of {job.operator} (--stop-jobs)")
                 stop_job(everywhere, everywhere.hosts, job.id)
 
-    def known(self, names: Sequence[str]) -> tuple[str, Mapping[str, str]]:
-        """Return the id of an acceptance of the hosts as they are, and the last run of each; `start` where none was."""
+    def known(self, names: Sequence[str]) -> tuple[str, str, Mapping[str, str]]:
+        """Return the ids of two acceptances of the hosts as they are, and the last run of each, `start` for none."""
         looked = run_playbook(self._of(names), "runs", names)
         tell_messages(looked)
         if silent := set(names) - set(plans := plans_of(looked)):
             raise UnreachableError(f"{fold(silent)} did not say what it holds records of", "nodectl rollback --list")
         held = {name: [one["run"] for one in plans[name]["runs"] if one["run"] != "start"] for name in names}
-        return accepted(self._of(names)).id, {name: max(runs, default="start") for name, runs in held.items()}
+        last = {name: max(runs, default="start") for name, runs in held.items()}
+        return accepted(self._of(names)).id, accepted(self._of(names)).id, last
 
     def provision(self, names: Sequence[str]) -> Evidence:
         """Provision the stack's roles; the hosts that need it reboot."""
@@ -318,13 +319,20 @@ class Course:
         return problems
 
     def prove(self, names: Sequence[str]) -> tuple[str, Evidence]:
-        """Measure the hosts as they are now; lost is what two looks in a row find so."""
-        before = [store.find(one) for one in dict.fromkeys(self.roll.of(name).before for name in names)]
+        """Measure the hosts as they are now; lost is what two looks in a row find so, beside both looks of before."""
+        rows = [self.roll.of(name) for name in names]
         lost: dict[tuple[str, str], str] = {}
         for look in (1, 2):
             after = accepted(self._of(names))
-            found = {what: why for one in before for what, why in losses(one, after, self.tolerance).items()}
-            lost = {what: why for what, why in found.items() if look == 1 or what in lost}
+            found = [
+                {
+                    what: why
+                    for one in dict.fromkeys(ids)
+                    for what, why in losses(store.find(one), after, self.tolerance).items()
+                }
+                for ids in ([row.before for row in rows], [row.before_too or row.before for row in rows])
+            ]
+            lost = {what: why for what, why in found[0].items() if what in found[1] and (look == 1 or what in lost)}
             if not lost:
                 break
             note(f"lost, in look {look} of 2: {'; '.join(dict.fromkeys(lost.values()))}")
