@@ -219,6 +219,15 @@ def lock(fleet: str) -> IO[str]:
     return file
 
 
+def is_running(fleet: str) -> bool:
+    """Return whether a nodectl on this machine carries out a roll of the fleet now."""
+    try:
+        lock(fleet).close()
+    except UsageError:
+        return True
+    return False
+
+
 def _of_fleet(fleet: str) -> Iterator[Roll]:
     """Yield the fleet's rolls, the latest first."""
     for path in sorted(_folder().glob("*.json"), reverse=True):

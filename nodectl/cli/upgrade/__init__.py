@@ -94,7 +94,7 @@ def upgrade(app: App, asked: _Options, yes: bool) -> None:
             raise UsageError(
                 "give --to STACK or --driver BRANCH", f"stacks: {', '.join(find_profiles('stack', app.profile_dirs))}"
             )
-        _show(app, latest)
+        _show(app, latest, running=rolls.is_running(app.fleet))
         return
     if asked.resume:
         app.narrow = None  # its own cordons are no reason to leave a host out
@@ -162,11 +162,14 @@ def _plan_text(roll: Roll, work: Mapping[str, str], fate: str) -> str:
     return f"{aligned(lines)}\n{whole}; what is rejected is put back, and ends the upgrade"
 
 
-def _show(app: App, roll: Roll, plan: str = "") -> None:
+def _show(app: App, roll: Roll, plan: str = "", *, running: bool = False) -> None:
     """Show its plan, or how far each host is, with its evidence and its figures of before and now."""
     rows = [(row.host, row.phase, row.before, row.after, "; ".join(row.evidence)) for row in roll.hosts]
     way = "" if roll.ended else "; nodectl upgrade --resume goes on, and tries again what was rejected"
-    lines = [f"{roll.progress} ({roll.id}){way}", aligned([("HOST", "STATE", "BEFORE", "AFTER", "EVIDENCE"), *rows])]
+    lines = [
+        f"{roll.progress} ({roll.id}){', now' if running else way}",
+        aligned([("HOST", "STATE", "BEFORE", "AFTER", "EVIDENCE"), *rows]),
+    ]
     for before, after in dict.fromkeys((row.before, row.after) for row in roll.hosts if row.before and row.after):
         lines.append(comparison_table(against(store.find(before), store.find(after)), kind_of))
     app.show("upgrade", {"upgrade": {**asdict(roll), "progress": roll.progress}}, plan or "\n".join(lines))
