@@ -115,7 +115,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
         )
     _prune(folder / "artifacts")
     if runner.status == "canceled":
-        _end_left_over(_is_left_of(name))
+        _end_left_over(lambda process: process.environ().get("NODECTL_RUN") == name)
         raise KeyboardInterrupt
     if not listener.tallies:
         stdout = folder / "artifacts" / name / "stdout"
@@ -133,10 +133,6 @@ def _end_left_over(is_left: Callable[[Any], bool]) -> None:
         with suppress(psutil.Error, OSError, ValueError):
             if is_left(process):
                 process.kill()
-
-
-def _is_left_of(run: str) -> Callable[[Any], bool]:
-    return lambda process: bool(process.environ().get("NODECTL_RUN") == run)
 
 
 def _is_orphan(process: Any) -> bool:

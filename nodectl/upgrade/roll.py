@@ -6,7 +6,6 @@ import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from itertools import islice
@@ -96,11 +95,6 @@ class Roll:
     def reason(self) -> str:
         """The reason of its cordons, by which they are known as its own."""
         return f"upgrade to {self.what} ({self.id})"
-
-    @property
-    def began(self) -> float:
-        """Return when it was planned, in seconds since 1970."""
-        return datetime.strptime(f"{self.id[:15]}+0000", "%Y%m%dT%H%M%S%z").timestamp()
 
     @property
     def progress(self) -> str:

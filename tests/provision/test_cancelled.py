@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.common.process import controller
-from nodectl.provision.run import _end_left_over, _is_left_of, _is_orphan
+from nodectl.provision.run import _end_left_over, _is_orphan
 
 
 def started(*argv: str, **env: str) -> subprocess.Popen[bytes]:
@@ -28,7 +28,8 @@ def test_its_processes_end_and_those_of_another_run_stay(way: str, tmp_path: Pat
     others = started(*playbook, NODECTL_RUN="20261123T010203Z-77", NODECTL_CONTROLLER=here)
     service = started("sleep", "1000", NODECTL_RUN="20261123T010203Z-77", NODECTL_CONTROLLER=gone)
     try:
-        _end_left_over(_is_left_of("20261123T010203Z-7") if way == "cancelled" else _is_orphan)
+        by_run = lambda process: process.environ().get("NODECTL_RUN") == "20261123T010203Z-7"  # noqa: E731
+        _end_left_over(by_run if way == "cancelled" else _is_orphan)
         assert ours.wait(30) == -signal.SIGKILL
         assert (others.poll(), service.poll()) == (None, None)
     finally:

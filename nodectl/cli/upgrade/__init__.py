@@ -268,7 +268,11 @@ class Course:
     def empty(self, names: Sequence[str]) -> None:
         """Cordon the hosts, in Slurm too, and wait until neither a job nor a process is left there."""
         with self.app.ledger() as kept:
-            self._refuse_cordoned(kept, names)
+            plan = datetime.strptime(f"{self.roll.id[:15]}+0000", "%Y%m%dT%H%M%S%z").timestamp()
+            for held in (one for holds in kept.cordoned(names).values() for one in holds if one.cordon.time > plan):
+                if held.cordon.reason != self.roll.reason:  # somebody may work on it
+                    remedy = "nodectl ledger return, then --resume; or without it: nodectl upgrade --to STACK"
+                    raise UsageError(held.text, remedy)
             for name in names:
                 if not self._own(kept, name):
                     kept.cordon(name, (), self.roll.reason, operator())
@@ -376,13 +380,6 @@ class Course:
                     kept.return_(one, proof or "unchanged", operator())
             if (node := self._node(name)) and node.reason == self.roll.reason:
                 self._scontrol(name, "State=RESUME")
-
-    def _refuse_cordoned(self, kept: Ledger, names: Sequence[str]) -> None:
-        """Refuse a host that was cordoned after the plan was made: somebody may work on it."""
-        held = [one for holds in kept.cordoned(names).values() for one in holds]
-        if new := [one for one in held if one.cordon.time > self.roll.began and one.cordon.reason != self.roll.reason]:
-            remedy = "nodectl ledger return, then nodectl upgrade --resume; or without it: nodectl upgrade --to STACK"
-            raise UsageError(new[0].text, remedy)
 
     def _own(self, kept: Ledger, name: str) -> list[Hold]:
         return [held for held in kept.cordoned([name]).get(name, ()) if held.cordon.reason == self.roll.reason]
