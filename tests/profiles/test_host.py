@@ -145,5 +145,5 @@ def test_each_variable_that_repeats_a_profile_is_taken_or_refused() -> None:
     harmless |= {"pytorch_index", "pytorch_index_packages"}
     straight = r"\{\{ fleet\.(stack|hardware|limits|nic|gpu|sysctl|nccl_env)\b\S* (\}\}|\| (bool|default|dict2items)\b)"
     files = [yaml.safe_load(path.read_text()) for path in share_dir().glob("roles/*/defaults/profiles.yml")]
-    repeated = {name for variables in files for name, value in variables.items() if re.match(straight, value)}
+    repeated = {name for variables in files for name, value in variables.items() if re.match(straight, str(value))}
     assert repeated - harmless == set(TUNING) | set(PROFILES)
