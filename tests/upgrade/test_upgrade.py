@@ -278,6 +278,8 @@ def test_lost_are_figures_beyond_tolerance_and_spreads_and_steps_that_passed_bef
     before = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.OK)
     after = accepted(130.0, 0.01, health=Status.FAILED, memory=Status.FAILED)
     assert list(losses(before, after, 5.0)) == [("a", "memory")]
+    # as where its GPUs are gone
+    assert list(losses(before, accepted(100.0, 0.01, health=Status.FAILED), 5.0)) == [("a", "memory")]
 
 
 @pytest.mark.parametrize(("befores", "looks", "is_lost"), [((100, 99), (80, 81), True), ((100, 79), (80, 81), False)])

@@ -75,7 +75,7 @@ def against(before: Acceptance, after: Acceptance) -> Comparison:
 
 
 def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> dict[tuple[str, str], str]:
-    """Return, by host and subject, the steps that passed before and do not now, and the figures that became worse.
+    """Return, by host and subject, the steps that passed before and do not now, or are gone, and the worse figures.
 
     A figure is worse by the tolerance, and outside both spreads where both were measured more than once.
     """
@@ -86,6 +86,10 @@ def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> d
             if status in wrong and formerly.get(row.host, {}).get(step) not in wrong:
                 why = [f" ({one.finding.check}: {one.finding.actual})" for one in row.reasons if one.step == step]
                 lost[row.host, step] = f"{step}: {status}{''.join(why[:1])}"
+        # what needs several hosts is no part of an acceptance of fewer
+        for step, status in formerly.get(row.host, {}).items() if len(after.hosts) >= len(before.hosts) else ():
+            if status not in wrong and step not in row.steps:
+                lost[row.host, step] = f"{step}: {status} before, and not tried now"
     for change in against(before, after).changes:
         if is_worse(change, tolerance_percent, once=True):
             worse = _finding("before", change)
