@@ -26,17 +26,18 @@ def fold(names: Iterable[str]) -> str:
 
 
 def expand(pattern: str) -> tuple[str, ...] | None:
-    """Return `gpu[01-03]` as its names; None for what is no node set."""
+    """Return `gpu[01-03]` as its names; None for what is no node set, or one beyond all fleets."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
     try:
-        return tuple(NodeSet(pattern))
-    except NodeSetException:
+        return tuple(NodeSet(pattern)) if _count(pattern) <= _MOST_NAMES else None
+    except (NodeSetException, ValueError):
         return None
 
 
 # with a dash or a comma in its brackets: `group[0]` and `group[0:2]` are Ansible's own
 _FOLDED = re.compile(r"(?<![\w.&~\]-])(?P<sign>!?)(?P<set>[\w.-]*(?:\[\d+(?:[-,]\d+)+\][\w.-]*)+)")
+_ELEMENT = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 _MOST_NAMES, _LONGEST_NUMBER = 100_000, 9
 
 
@@ -49,8 +50,7 @@ def _spelt(match: re.Match[str]) -> str:
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     # it spells out whatever it is given
-    count = prod(sum(map(_length, brackets.split(","))) for brackets in re.findall(r"\[(.*?)\]", match["set"]))
-    if count > _MOST_NAMES:
+    if _count(match["set"]) > _MOST_NAMES:
         return match[0]
     try:
         names = NodeSet(match["set"], resolver=RESOLVER_NOGROUP)
@@ -59,8 +59,16 @@ def _spelt(match: re.Match[str]) -> str:
     return ",".join(f"{match['sign']}{name}" for name in names)
 
 
+def _count(pattern: str) -> int:
+    """Return how many names it has, without spelling them out."""
+    return sum(
+        prod(sum(map(_length, brackets.split(","))) for brackets in re.findall(r"\[(.*?)\]", one))
+        for one in _ELEMENT.findall(pattern)
+    )
+
+
 def _length(span: str) -> int:
-    first, _, last = span.partition("-")
+    first, _, last = span.partition("/")[0].partition("-")
     if max(len(first), len(last)) > _LONGEST_NUMBER:
         return _MOST_NAMES + 1
     return int(last or first) - int(first) + 1

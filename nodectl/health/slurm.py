@@ -60,7 +60,9 @@ class SlurmNode:
 
 def read_node(text: str) -> SlurmNode:
     """Return `scontrol --oneliner show node NAME`."""
-    fields = {match[1]: match[2] for match in _FIELD.finditer(" ".join(text.split()))}
+    fields: dict[str, str] = {}
+    for match in _FIELD.finditer(" ".join(text.split())):
+        fields.setdefault(match[1], match[2])  # the reason comes last, and may hold "State=" itself
     if "State" not in fields:
         raise UnreachableError(f"scontrol names no state of the node: {text[:200]!r}")
     return SlurmNode("DRAIN" in fields["State"], fields.get("Reason", ""))

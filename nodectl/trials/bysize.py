@@ -102,10 +102,13 @@ def better(trial: Trial) -> list[Win]:
     told: dict[tuple[str, str, int], Choice] = {}
     for row in trial.conditions:
         given: Any = row["conditions"]
-        if given.get("algorithm") and given.get("protocol"):
-            label, names = str(row["profile"]), (given["algorithm"].lower(), given["protocol"].lower())
-            choice = Choice(*names, int(channels.get(label) or _OWN_CHANNELS), given["nodes"] or 1, given["ranks"])
-            told[label, given["collective"], given["size_bytes"]] = choice
+        label, names = str(row["profile"]), (str(given.get("algorithm")).lower(), str(given.get("protocol")).lower())
+        nodes, ranks, size_bytes = given.get("nodes") or 1, given.get("ranks"), given.get("size_bytes")
+        is_whole = all(isinstance(number, int) for number in (nodes, ranks, size_bytes))
+        # what NCCL's log does not name is None; a name that is none would be ring, or simple, to the plug-in
+        if is_whole and all(map(str.isidentifier, names)) and "none" not in names:
+            choice = Choice(*names, int(channels.get(label) or _OWN_CHANNELS), nodes, ranks)
+            told[label, given.get("collective"), size_bytes] = choice
     wins = []
     for verdict in trial.verdicts:
         place = _collective(verdict.subject), verdict.size_bytes or 0

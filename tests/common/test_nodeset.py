@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.common.nodeset import fold, unfolded
+from nodectl.common.nodeset import expand, fold, unfolded
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,8 @@ def test_fold(names: list[str], folded: str) -> None:
 )
 def test_folded_names_are_spelt_out_for_ansible(pattern: str, spelt: str) -> None:
     assert unfolded(pattern) == spelt
+
+
+def test_a_set_beyond_all_fleets_is_not_spelt_out() -> None:
+    assert expand("n[1-99999999]") is None and expand("n[a-b]") is None
+    assert expand("a[1-3],b02") == ("a1", "a2", "a3", "b02") and len(expand("a[1-900],b[1-900]") or ()) == 1800

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.health.slurm import drain_reason, node_name, report
+from nodectl.health.slurm import drain_reason, node_name, read_node, report
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -23,6 +23,10 @@ def test_a_reason_is_one_bounded_line_of_plain_characters() -> None:
     assert reason == "nodectl: xid: a'b`$(id)` ?[31m? ?; (and 1 more)"
     long = drain_reason([failed("xid", "x" * 5000), *[failed("disk", "full")] * 9])
     assert len(long) == 200 and long.endswith("... (and 9 more)")
+
+
+def test_a_reason_that_names_a_state_hides_no_drain() -> None:
+    assert read_node("NodeName=a State=IDLE+DRAIN CPUTot=1 Reason=ticket 7: State=bad after swap [bob@now]").drained
 
 
 class Scontrol:

@@ -107,6 +107,12 @@ def test_what_the_log_tells_as_the_baselines_own_choice_has_not_won() -> None:
         {**row, "conditions": {**row["conditions"], **stock}} for row in map(dict[str, Any], kept.conditions)
     ]
     assert better(kept) and not better(replace(kept, conditions=tuple(told)))
+    damaged = ("ranks", None), ("ranks", "x,1"), ("protocol", "LL,1"), ("algorithm", 7), ("size_bytes", "4k")
+    for key, value in damaged:
+        harmed = [
+            {**row, "conditions": {**row["conditions"], key: value}} for row in map(dict[str, Any], kept.conditions)
+        ]
+        assert not better(replace(kept, conditions=tuple(harmed))), key
     # gloo tells nothing
     assert not better(replace(kept, conditions=()))
 

@@ -196,8 +196,8 @@ def flaps(host: Subject, key: str, grown: Growth, each: int = 1) -> tuple[Growth
     since, base = (last.counters.get(f"{key}.{name}") if last else None for name in ("flaps_since", "flaps_from"))
     if last is None or grown.by is None:
         since, base = int(host.time), grown.value
-    elif since is None or base is None or host.time - since > 3600 * hours:
-        since, base = int(last.time), grown.value - grown.by
+    elif since is None or base is None or not 0 <= host.time - since <= 3600 * hours:  # the clock may be set back
+        since, base = int(min(last.time, host.time)), grown.value - grown.by
     host.counters.update({f"{key}.flaps_since": since, f"{key}.flaps_from": base})
     seen = Growth(grown.value // each, (grown.value - base) // each, (host.time - since) / 3600)
     return seen, seen.change / max(1.0, seen.hours / hours) >= host.threshold(LINK_FLAPS_LIMIT)

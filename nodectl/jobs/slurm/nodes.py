@@ -19,7 +19,7 @@ def refuse_strange(login: Login, nodes: Sequence[str], reservation: str) -> None
     if reservation:
         remedy = "`scontrol show reservation` lists them"
         shown = login.scontrol("--oneliner", "show", "reservation", reservation, remedy=remedy)
-        inside = {name for pattern in re.findall(r" Nodes=(\S+)", shown) for name in expand(pattern) or ()}
+        inside = {name for pattern in re.findall(r" Nodes=(\S+)", shown) for name in expand(pattern) or ()} - {"(null)"}
         if outside := [name for name in nodes if name not in inside]:
             more = f"`scontrol update reservation={reservation} nodes+={','.join(outside)}`"
             raise UsageError(

@@ -55,6 +55,8 @@ def queued(name: str) -> List[str]:
 
 def give_back(salloc: "subprocess.Popen[bytes]") -> None:
     """End salloc: its program where it has the nodes, itself where it waits for them."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a second one would leave it in the queue
+        signal.signal(number, signal.SIG_IGN)
     if salloc.stdin is not None:
         salloc.stdin.close()
     try:
