@@ -282,8 +282,11 @@ def test_lost_are_figures_beyond_tolerance_and_spreads_and_steps_that_passed_bef
     assert list(losses(before, accepted(100.0, 0.01, health=Status.FAILED), 5.0)) == [("a", "memory")]
 
 
-@pytest.mark.parametrize(("befores", "looks", "is_lost"), [((100, 99), (80, 81), True), ((100, 79), (80, 81), False)])
-def test_a_figure_as_one_look_of_before_saw_it_is_noise(
+@pytest.mark.parametrize(
+    ("befores", "looks", "is_lost"),
+    [((100, 99), (80, 81), True), ((100, 79), (80, 81), False), ((100, 120), (90, 90), False)],
+)
+def test_what_two_looks_of_before_lay_apart_is_noise(
     befores: tuple[float, float], looks: tuple[float, float], is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = {"b1": befores[0], "b2": befores[1]}

@@ -35,7 +35,7 @@ from nodectl.health.slurm import SlurmNode, read_node
 from nodectl.jobs.slurm.login import Login
 from nodectl.ledger.accept import store
 from nodectl.ledger.events import Hold
-from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses
+from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses, scatter
 from nodectl.ledger.store import Ledger
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
@@ -327,19 +327,16 @@ class Course:
 
     def prove(self, names: Sequence[str]) -> tuple[str, Evidence]:
         """Measure the hosts as they are now; lost is what two looks in a row find so, beside both looks of before."""
-        rows = [self.roll.of(name) for name in names]
+        pairs = dict.fromkeys((row.before, row.before_too or row.before) for row in map(self.roll.of, names))
+        befores = [(store.find(first), store.find(second)) for first, second in pairs]
         lost: dict[tuple[str, str], str] = {}
         for look in (1, 2):
-            after = accepted(self._of(names))
-            found = [
-                {
-                    what: why
-                    for one in dict.fromkeys(ids)
-                    for what, why in losses(store.find(one), after, self.tolerance).items()
-                }
-                for ids in ([row.before for row in rows], [row.before_too or row.before for row in rows])
-            ]
-            lost = {what: why for what, why in found[0].items() if what in found[1] and (look == 1 or what in lost)}
+            after, found = accepted(self._of(names)), dict[tuple[str, str], str]()
+            for pair in befores:
+                noise = scatter(*pair)
+                first, second = (losses(before, after, self.tolerance, noise) for before in pair)
+                found |= {what: why for what, why in first.items() if what in second}
+            lost = {what: why for what, why in found.items() if look == 1 or what in lost}
             if not lost:
                 break
             note(f"lost, in look {look} of 2: {'; '.join(dict.fromkeys(lost.values()))}")

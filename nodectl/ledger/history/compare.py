@@ -74,10 +74,21 @@ def against(before: Acceptance, after: Acceptance) -> Comparison:
     return compare(f"before ({before.id})", [taken.measurement for taken in after.taken], old)
 
 
-def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> dict[tuple[str, str], str]:
+def scatter(one: Acceptance, other: Acceptance) -> dict[str, float]:
+    """Return, by probe, how far apart any of its figures lay in two looks at the same hosts, in percent."""
+    apart = defaultdict[str, float](float)
+    for change in against(one, other).changes:
+        apart[change.probe] = max(apart[change.probe], abs(change.change_percent or 0.0))
+    return apart
+
+
+def losses(
+    before: Acceptance, after: Acceptance, tolerance_percent: float, noise: Mapping[str, float] | None = None
+) -> dict[tuple[str, str], str]:
     """Return, by host and subject, the steps that passed before and do not now, or are gone, and the worse figures.
 
-    A figure is worse by the tolerance, and outside both spreads where both were measured more than once.
+    A figure is worse by the tolerance, and by the `noise` of its probe in percent, and outside both spreads where both
+    were measured more than once.
     """
     wrong, formerly = (Status.FAILED, Status.UNKNOWN), {row.host: row.steps for row in before.hosts}
     lost = {}
@@ -91,7 +102,7 @@ def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> d
             if status not in wrong and step not in row.steps:
                 lost[row.host, step] = f"{step}: {status} before, and not tried now"
     for change in against(before, after).changes:
-        if is_worse(change, tolerance_percent, once=True):
+        if is_worse(change, max(tolerance_percent, (noise or {}).get(change.probe, 0.0)), once=True):
             worse = _finding("before", change)
             lost |= {
                 (name, worse.subject): f"{worse.subject}: {worse.actual}; {worse.expected}" for name in worse.hosts
