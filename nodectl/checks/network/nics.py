@@ -82,8 +82,8 @@ def may_return(host: Subject, key: str, names: Collection[str | None], *, is_up:
         state, time = changes[-1] if changes else ("", "")
         if state == "down" and time.replace(".", "", 1).isdigit():  # seconds since the boot
             since = int(host.time - boot.uptime_s + float(time))
-    # 1: long ago
-    host.counters[name] = 0 if is_up else since or 1
+    # 1: long ago; never later than now, as after a clock that was set back
+    host.counters[name] = 0 if is_up else min(since or 1, int(host.time))
     minutes = (host.time - host.counters[name]) / 60
     return "" if is_up or minutes > host.threshold(LINK_RETURNS_LIMIT) else f", for {minutes:.1f} min at most"
 
