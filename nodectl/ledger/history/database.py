@@ -122,9 +122,11 @@ class Database:
             return self.connection.execute(query, arguments).fetchall()
 
     def _refuse_foreign(self) -> None:
+        self.connection.execute("BEGIN")  # as of one moment: another nodectl may be making the tables
         version = version_of(self.connection)
         owner = self.connection.execute("PRAGMA application_id").fetchone()[0]
         tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        self.connection.execute("COMMIT")
         if owner != APPLICATION_ID and (owner or version or tables):
             raise HistoryError(f"{self.path} is a database of another program", "move it away; nodectl makes its own")
         if version > VERSION:

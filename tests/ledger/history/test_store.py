@@ -5,7 +5,10 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,6 +192,26 @@ def write(path: Path, host: str, runs: int) -> None:
         with History(path, "fleet") as history:
             run = history.add([memory(host, 1.0 + number), memory(host, 2.0, kernel="copy")])
             assert len(history.past(run=run)) == 2
+
+
+def test_tables_that_another_nodectl_makes_at_this_moment_are_not_foreign(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    class Raced(sqlite3.Connection):
+        def execute(self, statement: str, *rest: Any) -> sqlite3.Cursor:
+            if "sqlite_master" in statement:
+                with (
+                    closing(connect(path, timeout=0, isolation_level=None)) as other,
+                    suppress(sqlite3.OperationalError),
+                ):
+                    migrate(other)
+            return super().execute(statement, *rest)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Raced))
+    with History(path, "fleet") as history:
+        history.add([memory("gpu1", 1.0)])
 
 
 def test_several_nodectl_at_once(path: Path) -> None:
