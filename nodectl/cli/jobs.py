@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
 from nodectl.jobs.black_box import explained, of_its_end, recall, telling
-from nodectl.jobs.collectives import judge as judge_collectives
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
 from nodectl.jobs.listing import Listing, read_jobs
@@ -38,7 +37,6 @@ from nodectl.jobs.slurm.login import Login, need_login
 from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse, RankTrace, TraceReport
-from nodectl.model.measurement import Measurement
 from nodectl.payload.common.secret_words import without_secrets
 from nodectl.report.jobs import (
     conclusion,
@@ -68,7 +66,7 @@ def watch_job(
 ) -> int | None:
     """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
     watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
-    show = partial(_print, app, job_id, cache(lambda: _measured(app)))
+    show = partial(_print, app, job_id)
     looked_s, verdict = -_LOOK_EVERY_S, ""
     try:
         pulses = watch.look()
@@ -91,20 +89,9 @@ def watch_job(
         return 130
 
 
-def _measured(app: App) -> Sequence[Measurement]:
-    """Return what the nccl probe measured of the fleet until now, for comparison; nothing where no history is kept."""
-    try:
-        with app.history() as history:
-            return [past.measurement for past in history.past(["nccl"])]
-    except NodectlError as error:
-        note(f"the job's collectives are not compared with the fleet's own: {error}")
-        return []
-
-
 def _print(
     app: App,
     job_id: str,
-    measured: Callable[[], Sequence[Measurement]],
     pulses: Sequence[Pulse],
     stalled: Sequence[str],
 ) -> None:
@@ -112,10 +99,7 @@ def _print(
     if live:
         click.echo(_HOME, nl=False)
     width = terminal_width() if live else None
-    collectives = [one for pulse in pulses for one in pulse.collectives]
-    groups = judge_collectives(collectives, measured()) if collectives else ()
-    text = watch_text(job_id, pulses, stalled, groups, width)
-    app.show("watch", watch_document(job_id, pulses, stalled, groups), text)
+    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
     if not live and not app.json:
         result("")
 
@@ -314,7 +298,7 @@ class _Watch:
     once: bool = option("--once", "Look twice, one interval apart, and end: 1 where the job stands still.")
     pattern: str = option(
         "--pattern",
-        "Regular expression of a step's line: (?P<step>..), (?P<total>..), (?P<loss>..).",
+        "Regular expression of a step's line: (?P<step>..), (?P<total>..).",
         default="",
         metavar="REGEX",
     )
@@ -562,10 +546,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
             listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     note_jobs(app.fleet, [job.id for job in listing.jobs])
-    if any(job.collectives for job in listing.jobs):
-        measured = _measured(app)
-        jobs = (replace(job, groups=judge_collectives(job.collectives, measured)) for job in listing.jobs)
-        listing = replace(listing, jobs=tuple(jobs))
     return replace(listing, started=frozenset(started_jobs(app.fleet)))
 
 

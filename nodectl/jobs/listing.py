@@ -13,11 +13,10 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
-from nodectl.jobs.collectives import read_collectives
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobPart, JobState, Loss, PastAttempt
+from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.payload.jobs.failures import FOLLOWED, SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -179,12 +178,6 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
         remarks=dissent,
-        losses=tuple(Loss(member.name, **item) for member in hosts for item in member.state.get("losses") or ()),
-        collectives=tuple(
-            one
-            for rank, report in sorted(newest.items())
-            for one in read_collectives(names[rank], report.document.get("collectives") or ())
-        ),
     )
 
 
@@ -238,7 +231,7 @@ def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[H
         return place >= len(roster) or roster[place] == host.rank
 
     state = dict(host.state)
-    for key in ("failures", "ends", "living", "losses"):
+    for key in ("failures", "ends", "living"):
         state[key] = [item for item in host.state.get(key) or () if is_own(item["rank"])]
     state["flight"] = {rank: dump for rank, dump in (host.state.get("flight") or {}).items() if is_own(int(rank))}
     others = [failure(host.name, item) for item in host.state.get("failures") or () if not is_own(item["rank"])]

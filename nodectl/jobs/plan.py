@@ -8,7 +8,7 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from nodectl.common import node_paths
@@ -24,7 +24,6 @@ CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
-PROFILER_PLUGIN = "NCCL_PROFILER_PLUGIN"
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 TRACE_SKIP, TRACE_STEPS = 10, 5
 _TRACE_S = 120.0
@@ -109,7 +108,6 @@ class Start:
     numa_binding: str = ""
     container: Container | None = None
     trace: Tracing | None = None
-    inspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +116,6 @@ class Warn:
 
     signal: int
     before_s: float
-
-
-def own_settings(names: Iterable[str]) -> list[str]:
-    """Return the operator's own variables for NCCL Inspector, which --inspect does not set."""
-    return sorted(name for name in names if name == PROFILER_PLUGIN or name.startswith("NCCL_INSPECTOR_"))
 
 
 def read_warning(text: str) -> Warn:
@@ -163,7 +156,6 @@ class Plan:
     least_nodes: int = 0
     restarts: int = 0
     restart_on: tuple[str, ...] = ()
-    replace_stragglers: int = 0
     no_restart: str = ""
     gpus_per_node: int = 0
     start: Start = Start()
@@ -334,7 +326,6 @@ class LaunchRequest:
     left_out: tuple[str, ...] = ()
     restarts: int | None = None
     restart_on: tuple[str, ...] = ()
-    replace_stragglers: int = 0
     start: Start = Start()
     stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
@@ -399,7 +390,6 @@ def make_plan(
         least_nodes=nodes.least,
         restarts=restarts,
         restart_on=request.restart_on,
-        replace_stragglers=request.replace_stragglers,
         no_restart=_no_restart(request) if not restarts else "",
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),

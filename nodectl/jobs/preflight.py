@@ -186,7 +186,6 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "engine": needs.engine if needs.engine in _PACKAGES else "",
         "numa_binding": bool(needs.numa_binding),
         "nsys": needs.nsys,
-        "inspect": needs.inspect,
     }
 
 

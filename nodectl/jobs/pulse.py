@@ -9,12 +9,10 @@ from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
-from nodectl.jobs.collectives import read_collectives
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
-from nodectl.model.job import Gpus, Loss, Pulse
-from nodectl.payload.jobs.pace import Paces
+from nodectl.model.job import Gpus, Pulse
 from nodectl.payload.jobs.standing import gpus_wait
 from nodectl.transport.base import Transport
 
@@ -32,8 +30,6 @@ class Watch:
     forks: int
     pattern: str = ""
     _before: dict[str, Pulse] = field(default_factory=dict)
-    _paces: dict[int, Paces] = field(default_factory=dict)
-    _places: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def look(self) -> list[Pulse]:
         """Return the pulse of every host, in the order of `hosts`; a host without an answer has a `problem`."""
@@ -49,21 +45,7 @@ class Watch:
             now = compared(self._before.get(host.name), read_pulse(host.name, rows[0]))
             self._before[host.name] = now
             seen.append(now)
-            self._note_paces(now, rows[0].get("paces", ()))
-        return self._with_straggler(seen)
-
-    def _note_paces(self, pulse: Pulse, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._paces.setdefault(pulse.attempt, Paces()).note(rows)
-        gpus = 0 if pulse.gpus is None else pulse.gpus.count
-        for row in rows:
-            self._places[row["rank"]] = pulse.host, row["place"] if row["place"] < gpus else -1
-
-    def _with_straggler(self, pulses: list[Pulse]) -> list[Pulse]:
-        """Add a sentence to the pulse of the host whose rank slows down the others in the newest attempt."""
-        lag = self._paces[max(self._paces)].straggler() if self._paces else None
-        host, gpu = ("", -1) if lag is None else self._places[lag.rank]
-        told = "" if lag is None else f"{f', GPU {gpu}' if gpu >= 0 else ''}: {lag.text()}"
-        return [replace(pulse, straggler=told) if pulse.host == host else pulse for pulse in pulses]
+        return seen
 
 
 def check_pattern(pattern: str) -> str:
@@ -89,14 +71,10 @@ def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
         alive=row["alive"],
         step=row["step"],
         total=row["total"],
-        loss=row["loss"],
         output_age_s=row["output_age_s"],
         gpus=_gpus(row["gpus"]),
         network=row["rdma"] or row["network"],
         time_s=row["time_s"],
-        losses=tuple(Loss(host, **item) for item in row["losses"]),
-        collectives=read_collectives(host, row["collectives"] or ()),
-        inspected=row["collectives"] is not None,
     )
 
 

@@ -109,25 +109,6 @@ class LivingRow(TypedDict):
     helpers: NotRequired[list[HelperRow]]
 
 
-_Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class LossRow(TypedDict):
-    """An event of a loss in the output: it was no number (nan), or jumped (spike)."""
-
-    kind: Literal["nan", "spike"]
-    name: Word
-    rank: Rank | None
-    value: Word
-    step: Whole | None
-    line: Whole | None
-    text: Line
-    at: Time
-    usual: _Finite | None
-    peak: _Finite | None
-    back: dict[Literal["step", "line"], Whole | None] | None
-
-
 class DumpRow(TypedDict):
     """A flight recorder's dump, or what is wrong with it."""
 
@@ -154,25 +135,6 @@ class LeftRow(TypedDict, total=False):
     more_shared_memory: Rank
 
 
-class CollectiveRow(TypedDict):
-    """The collectives of one kind and size that NCCL Inspector recorded in a rank."""
-
-    rank: Rank | None
-    comm: Word
-    ranks: Rank
-    nodes: Rank
-    kind: Word
-    power: Annotated[int, Field(ge=0, le=64)]
-    size_bytes: Whole
-    count: Whole
-    time_us: Whole
-    busbw_gbs: Annotated[float, Field(gt=0, le=1e6)]
-    at: Time
-
-
-_Collectives: TypeAlias = Annotated[list[CollectiveRow], Field(max_length=64)]
-
-
 class StateRow(TypedDict):
     """A host's state of a job."""
 
@@ -181,7 +143,6 @@ class StateRow(TypedDict):
     failures: NotRequired[list[FailureRow]]
     ends: NotRequired[list[EndRow]]
     living: NotRequired[list[LivingRow]]
-    losses: NotRequired[list[LossRow]]
     xids: NotRequired[list[Line]]
     flight: NotRequired[dict[RankKey, DumpRow]]
     heard: NotRequired[dict[RankKey, FailureRow]]
@@ -225,7 +186,6 @@ class _JobRow(TypedDict):
     processes: Rank
     state: StateRow
     stopped_by: NotRequired[Word]
-    collectives: NotRequired[_Collectives | None]
 
 
 def _of_its_plan(row: Any) -> Any:
@@ -275,23 +235,6 @@ class BytesRow(TypedDict):
     out_bytes: Number
 
 
-class BlockRow(TypedDict):
-    """A block of steps of a rank: until its step of the optimizer, so many, and by process group when it met others."""
-
-    step: Whole
-    steps: Whole
-    step_s: Time
-    groups: dict[Word, list[Time]]
-
-
-class PaceRow(TypedDict):
-    """The pace of a rank, the newest block last; `place` is its number on its host."""
-
-    rank: Rank
-    place: Rank
-    blocks: list[BlockRow]
-
-
 class PulseRow(TypedDict):
     """A row of `pulse`."""
 
@@ -300,15 +243,11 @@ class PulseRow(TypedDict):
     alive: bool
     step: Whole | None
     total: Whole | None
-    loss: Word | None
     output_age_s: Time | None
     gpus: list[GpuRow]
     network: BytesRow | None
     rdma: BytesRow | None
-    paces: NotRequired[list[PaceRow]]
     time_s: Number
-    losses: list[LossRow]
-    collectives: _Collectives | None
 
 
 class RankRow(LivingRow):

@@ -40,7 +40,6 @@ class Asked:
     container: str | None = None
     container_engine: str | None = None
     trace: Tracing | None = None
-    inspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
         numa_binding=_numa_binding(asked),
         container=_container(asked, needs),
         trace=_trace(asked),
-        inspect=_inspect(asked),
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
@@ -142,16 +140,6 @@ def _trace(asked: Asked) -> Tracing | None:
     if asked.container is not None:
         raise UsageError("--trace nsys is the hosts' nsys, and a container has its own programs", _TORCH)
     return asked.trace
-
-
-def _inspect(asked: Asked) -> bool:
-    """Return whether NCCL Inspector is asked for; raise UsageError with a container."""
-    if asked.inspect and asked.container is not None:
-        raise UsageError(
-            "--inspect loads a plug-in of the hosts, and a container has its own NCCL",
-            "set NCCL_PROFILER_PLUGIN and NCCL_INSPECTOR_ENABLE for the container by --env",
-        )
-    return asked.inspect
 
 
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:

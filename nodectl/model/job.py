@@ -48,74 +48,6 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """An event of a loss by a rank's output: `kind` is nan (it was no number) or spike (it jumped upwards).
-
-    `value` is what stood there, `usual` the median before, `peak` the largest since. `step` and `line` are where it
-    began, `back` where it came back; None where the output does not tell. `at` is seconds since 1970.
-    """
-
-    host: str
-    rank: int | None
-    kind: str
-    name: str
-    value: str
-    step: int | None
-    line: int | None
-    text: str
-    at: float
-    usual: float | None = None
-    peak: float | None = None
-    back: Mapping[str, int | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """The collectives of one kind and size of a rank, as NCCL Inspector recorded them; `busbw_gbs` is a median.
-
-    `comm` is the communicator of so many `ranks`; `rank` is the program's, None where it is not told. `power` is the
-    size's power of two.
-    """
-
-    host: str
-    rank: int | None
-    comm: str
-    ranks: int
-    nodes: int
-    kind: str
-    power: int
-    size_bytes: int
-    count: int
-    time_us: int
-    busbw_gbs: float
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveGroup:
-    """The collectives of one kind, size and number of ranks over all hosts; bandwidths are in GB/s of 1e9 bytes.
-
-    `busbw_gbs` is that of the ranks which come last and wait for nobody; `measured_gbs` and `floor_gbs` are what the
-    nccl probe measured of the like, and what the profile asks for. `apart` are sentences on who differs.
-    """
-
-    kind: str
-    size_bytes: int
-    ranks: int
-    nodes: int
-    groups: int
-    count: int
-    time_us: int
-    busbw_gbs: float
-    least_gbs: float
-    most_gbs: float
-    at: float
-    measured_gbs: float | None = None
-    floor_gbs: float | None = None
-    apart: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class JobPart:
     """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
 
@@ -189,9 +121,6 @@ class Job:
     stopped_by: str = ""
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    collectives: tuple[Collective, ...] = ()
-    groups: tuple[CollectiveGroup, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
@@ -262,7 +191,6 @@ class Pulse:
     alive: bool = False
     step: int | None = None
     total: int | None = None
-    loss: str | None = None
     output_age_s: float | None = None
     gpus: Gpus | None = None
     network: Mapping[str, float] | None = None
@@ -272,10 +200,6 @@ class Pulse:
     time_s: float = 0.0
     waits_s: float = 0.0
     problem: str = ""
-    straggler: str = ""
-    losses: tuple[Loss, ...] = ()
-    collectives: tuple[Collective, ...] = ()
-    inspected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,13 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import digits, format_size_rounded
+from nodectl.common.units import digits
 from nodectl.model.finding import Finding
 from nodectl.model.job import (
-    CollectiveGroup,
     Failure,
     Job,
     JobState,
     Look,
-    Loss,
     PastAttempt,
     Pulse,
     RankFigures,
@@ -64,9 +62,7 @@ def job_document(job: Job) -> dict[str, object]:
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
-        "remarks": [*loss_lines(job.losses), *job.remarks],
-        "losses": [asdict(loss) for loss in job.losses],
-        "collectives": [asdict(group) for group in job.groups],
+        "remarks": list(job.remarks),
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
@@ -128,7 +124,6 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    lines += collective_lines(job.groups)
     return "\n".join([*lines, *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
 
 
@@ -186,38 +181,9 @@ def _conclusion(job: Job) -> str:
 
 
 def _remark_lines(job: Job) -> list[str]:
-    remarks = [*loss_lines(job.losses), *job.remarks]
-    more = len(remarks) - _MOST_REMARKS
-    lines = [f"warning: {line}" for line in remarks[:_MOST_REMARKS]]
+    more = len(job.remarks) - _MOST_REMARKS
+    lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
     return [*lines, *([f"warning: … and {more} more in JSON"] if more > 0 else [])]
-
-
-def loss_lines(losses: Sequence[Loss]) -> list[str]:
-    """Return a line for each loss that was no number or jumped, those first; ranks that tell the same share it."""
-    groups: dict[tuple[str, str, int | None, int | None], list[Loss]] = defaultdict(list)
-    for loss in losses:
-        groups[loss.kind, loss.name, loss.step, loss.line if loss.step is None else None].append(loss)
-    return [_loss_line(alike) for _, alike in sorted(groups.items(), key=lambda item: (item[0][0], item[1][0].at))]
-
-
-def _loss_line(alike: Sequence[Loss]) -> str:
-    """Return `loss is nan from step 7 on, 14:03:22: rank 0-3 on node01, line 12: step 7 loss nan (log text only)`."""
-    first = alike[0]
-    at, back = _place(first.step, first.line), first.back and _place(first.back.get("step"), first.back.get("line"))
-    if first.kind == "nan":
-        what = f"was {first.value} at {at}, a number again at {back}" if back else f"is {first.value} from {at} on"
-    else:
-        peak = f", at most {first.peak:.4g}" if first.peak is not None and f"{first.peak:.4g}" != first.value else ""
-        usual = "" if first.usual is None else f" from about {first.usual:.4g}"
-        what = f"jumped{usual} to {first.value}{peak} at {at} and " + (f"came back at {back}" if back else "stays high")
-    ranks = fold(str(loss.rank) for loss in alike if loss.rank is not None).strip("[]")
-    where = (f"rank {ranks} on " if ranks else "") + fold(dict.fromkeys(loss.host for loss in alike))
-    line = "" if first.line is None else f", line {first.line}"
-    return f"{first.name} {what}, {_clock(first.at)}: {where}{line}: {first.text} (log text only)"
-
-
-def _place(step: int | None, line: int | None) -> str:
-    return f"step {step}" if step is not None else "an unknown step" if line is None else f"line {line}"
 
 
 def _hosts(job: Job) -> str:
@@ -466,64 +432,25 @@ def _head(waits: bool, doing: str, ranks: list[RankNow]) -> str:
 
 
 _MISSING = "-"
-_HEAD = ("HOST", "STATE", "STEP", "LOSS", "OUTPUT", "GPU", "POWER", "IN", "OUT")
+_HEAD = ("HOST", "STATE", "STEP", "STEPS/S", "OUTPUT", "GPU", "POWER", "IN", "OUT")
 
 
 def watch_text(
     job_id: str,
     pulses: Sequence[Pulse],
     stalls: Sequence[str],
-    collectives: Sequence[CollectiveGroup] = (),
     width: int | None = None,
 ) -> str:
-    """Progress in the first line, then the hosts, who is slow, and what stands still; no line wider than `width`."""
+    """Progress in the first line, then the hosts, and what stands still; no line wider than `width`."""
     hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
-    told = loss_lines([loss for pulse in pulses for loss in pulse.losses])
-    losses = [f"LOSS: {line}" for line in told[:_MOST_REMARKS]]
-    empty = [_UNRECORDED] if not collectives and any(pulse.inspected for pulse in pulses) else []
-    slow = [f"STRAGGLER: {pulse.host}{pulse.straggler}" for pulse in pulses if pulse.straggler]
-    told = [*collective_lines(collectives), *empty, *problems, *losses, *slow]
-    lines = [_progress(job_id, pulses), *hosts, *told, *(f"STALL: {line}" for line in stalls)]
+    lines = [_progress(job_id, pulses), *hosts, *problems, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 
 
-def watch_document(
-    job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], collectives: Sequence[CollectiveGroup] = ()
-) -> dict[str, object]:
+def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> dict[str, object]:
     """For `--output json`."""
-    hosts, groups = [asdict(pulse) for pulse in pulses], [asdict(group) for group in collectives]
-    return {"job": job_id, "hosts": hosts, "stalls": list(stalls), "collectives": groups}
-
-
-_MOST_COLLECTIVES = 6
-_UNRECORDED = (
-    "in the job, from NCCL Inspector: nothing yet; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,PROFILE says why"
-)
-COLLECTIVES = ("COLLECTIVE", "SIZE", "RANKS", "SAMPLES", "BUS BANDWIDTH", "BY RANK", "MEASURED", "FLOOR")
-
-
-def collective_lines(groups: Sequence[CollectiveGroup]) -> list[str]:
-    """Return the table of those that take the most time, in GB/s, and who is apart; nothing where none were told."""
-    if not groups:
-        return []
-    shown = groups[:_MOST_COLLECTIVES]
-    head = f"in the job, from NCCL Inspector, {_clock(max(group.at for group in groups))}, in GB/s:"
-    table = aligned([COLLECTIVES, *map(collective_row, shown)]).splitlines()
-    apart = [
-        f"{group.kind} of {format_size_rounded(group.size_bytes)}: {line}" for group in shown for line in group.apart
-    ]
-    more = len(groups) - len(shown)
-    return [head, *table, *([f"and {more} more in JSON"] if more > 0 else []), *apart]
-
-
-def collective_row(group: CollectiveGroup) -> tuple[str, ...]:
-    """Return the cells of a group: bandwidth of the rank that comes last, of all ranks, of the probe, the floor."""
-    ranks = f"{group.groups}x {group.ranks}" if group.groups > 1 else str(group.ranks)
-    spread = f"{digits(group.least_gbs)}-{digits(group.most_gbs)}"
-    beside = (_MISSING if value is None else digits(value) for value in (group.measured_gbs, group.floor_gbs))
-    size = format_size_rounded(group.size_bytes)
-    return (group.kind, size, ranks, str(group.count), digits(group.busbw_gbs), spread, *beside)
+    return {"job": job_id, "hosts": [asdict(pulse) for pulse in pulses], "stalls": list(stalls)}
 
 
 def _watch_hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
@@ -563,8 +490,9 @@ def _row(pulse: Pulse) -> tuple[str, ...]:
     used = _MISSING if gpus is None or gpus.use_percent is None else f"{gpus.count}x {gpus.use_percent:.0f} %"
     power = _MISSING if gpus is None or gpus.power_w is None else f"{gpus.power_w:.0f} W"
     age = _MISSING if pulse.output_age_s is None else f"{pulse.output_age_s:.0f} s ago"
+    pace = _MISSING if pulse.steps_per_s is None else digits(pulse.steps_per_s)
     rates = (_rate(pulse.in_bytes_s), _rate(pulse.out_bytes_s))
-    return (pulse.host, pulse.state, step, pulse.loss or _MISSING, age, used, power, *rates)
+    return (pulse.host, pulse.state, step, pace, age, used, power, *rates)
 
 
 def _rate(bytes_s: float | None) -> str:

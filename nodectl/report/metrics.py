@@ -195,15 +195,6 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
         "job_duration_seconds": ((job.id, duration_s(job)) for job in recent),
         "job_start_timestamp_seconds": ((job.id, round(job.created_at, 3)) for job in recent),
         "job_hosts": ((job.id, len(job.hosts)) for job in recent),
-        "job_losses": (
-            (job.id, kind, sum(loss.kind == kind for loss in job.losses)) for job in recent for kind in ("nan", "spike")
-        ),
-        "job_collective_bandwidth_bytes_per_second": (
-            (job.id, one.host, rank, one.comm, str(one.ranks), one.kind, str(1 << one.power >> 1), one.busbw_gbs * 1e9)
-            for job in recent
-            for one in job.collectives
-            for rank in (None if one.rank is None else str(one.rank),)
-        ),
         "job_unreachable_hosts": ((job.id, len(job.unreachable)) for job in recent),
         "jobs_last_run_timestamp_seconds": [(round(time_s, 3),)],
     }

@@ -264,20 +264,6 @@ def test_without_a_venv_no_versions_are_compared() -> None:
             {"job_venv__numa_binding": True},
             "torch 2.13.0 has not it",
         ),
-        (
-            "launch_inspector",
-            {"inspect": ""},
-            {"job_venv__nccl": "2.28.3"},
-            {"job_venv__inspector": "/usr/local/lib/libnccl-profiler-inspector.so", "job_venv__nccl": "2.28.9"},
-            "libnccl-profiler-inspector.so is not there",
-        ),
-        (
-            "launch_inspector",
-            {"inspect": "/opt/mine.so"},
-            {"job_venv__inspector": "/opt/mine.so", "job_venv__nccl": "2.27.5"},
-            {"job_venv__inspector": "/opt/mine.so", "job_venv__nccl": ""},
-            "NCCL 2.27.5",
-        ),
         ("launch_nsys", {"nsys": True}, {}, {"job_venv__nsys": "/usr/local/cuda/bin/nsys"}, "not installed"),
     ],
 )

@@ -77,26 +77,3 @@ def test_the_first_cause_its_rank_and_its_class(lab: Lab, case: Case) -> None:
     for word in case.not_words:
         assert word not in first["message"], first
     assert first["remedy"], first
-
-
-def test_a_job_that_finished_with_a_loss_that_is_no_number_is_not_told_as_well(lab: Lab) -> None:
-    ends = """
-weights = torch.ones(4, requires_grad=True)
-for step in range(1, 60):
-    loss = ((weights * 3 - 1) ** 2).mean()
-    loss.backward()
-    with torch.no_grad():
-        weights -= (0.01 if step < 40 else 1e25) * weights.grad
-    weights.grad = None
-    print(f"step {step} loss {loss.item():.4f}", flush=True)
-dist.barrier()
-dist.destroy_process_group()
-"""
-    job_id = lab.begin(Case("a_good_end_without_a_number", "", after=ends))
-    job = lab.wait_ended(job_id)
-    assert (job["state"], job["exit_status"], len(job["losses"])) == ("finished", 0, 3), job
-    said = lab.run("jobs", "why", job_id).stdout
-    assert {(loss["kind"], loss["step"], loss["value"], loss["back"]) for loss in job["losses"]} == {
-        ("nan", 41, "inf", None)
-    }
-    assert "warning: loss is inf from step 41 on" in said and "rank 0-2 on node[01-03], line" in said, said

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from click.testing import CliRunner, Result
 from nodectl.cli.root import cli as nodectl
 from nodectl.errors import NodectlError
 from nodectl.jobs import traces
-from nodectl.jobs.collectives import judge
 from nodectl.jobs.hang import look_at
 from nodectl.jobs.pulse import Watch, stalls
 from nodectl.model.host import Host
@@ -33,16 +31,6 @@ def failure(kind: str, rank: int | None, message: str, **more: Any) -> dict[str,
     return {"kind": kind, "message": message, "rank": rank, "exit_status": 1, "time": 1e9 + 9, **words, **more}
 
 
-LOSS = {
-    "kind": "spike", "name": "loss", "rank": 1, "value": "9", "step": 7, "line": 9, "text": "loss 9", "at": 1e9,
-    "usual": 2.0, "peak": 9.5, "back": {"step": 8, "line": None},
-}  # fmt: skip
-COLLECTIVE = {
-    "rank": 1, "comm": "0xa", "ranks": 4, "nodes": 2, "kind": "AllReduce", "power": 27, "size_bytes": 1 << 26,
-    "count": 9, "time_us": 900, "busbw_gbs": 40.0, "at": 1e9,
-}  # fmt: skip
-
-
 def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, **state: Any) -> dict[str, Any]:
     """A row of `list`, with all that a host may tell."""
     plan = {"id": job_id, "created_at": 1e9, "operator": "me@laptop", "script": "train.py", "args": ["--x"]}
@@ -53,7 +41,6 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
         "failures": [failure("communication", first, "it waited", **{"class": "collective_timeout"})],
         "ends": [{"rank": first, "code": 1, "time": 1e9 + 9, "stopped": False}],
         "living": [{"rank": second, "state": "S", "stack": ["/c/data.py:33 load"], "aside": ""}],
-        "losses": [LOSS | {"rank": second}],
         "xids": [],
         "flight": {str(first): {"groups": GROUPS}}, "lost": [], "checkpoint": None, "ended_at": 1e9 + 10,
         "exit_status": 1, "heard": {}, "attempt": 2, "roster": [0, 1, 2], "no_restart": "none was wanted",
@@ -67,7 +54,7 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
     }  # fmt: skip
     more = {"nodes": None, "restarts": 3, "skipped": ["disk: 95 %"]}
     row = {"id": job_id, "plan": {**plan, **more}, "rank": place, "problem": "", "alive": False, "processes": 0}
-    return {**row, "stopped_by": "", "state": inner, "collectives": [COLLECTIVE]}
+    return {**row, "stopped_by": "", "state": inner}
 
 
 class Fleet:
@@ -165,7 +152,6 @@ def test_no_value_of_one_hosts_answer_keeps_the_others_from_being_read(fleet: Fl
         found = read_jobs(None, hosts, 1)  # type: ignore[arg-type]
         (job,) = (job for job in found.jobs if job.id == JOB)
         assert {part.host for part in job.parts} >= {"b", "c"}
-        job = replace(job, groups=judge(job.collectives))
         for text in (job_text(job), why_text(job), jobs_table([job]), conclusion(job)):
             assert "b" in text
         json.dumps(job_document(job))
@@ -268,8 +254,7 @@ EXAMINED = {
 }  # fmt: skip
 PULSE = {
     "id": JOB, "state": "running", "attempt": 1, "alive": True, "output_age_s": 1.0, "step": 1, "total": 2,
-    "loss": "0.5", "network": {"in_bytes": 1, "out_bytes": 2}, "rdma": None, "gpus": EXAMINED["gpus"], "time_s": 5.0,
-    "losses": [LOSS], "collectives": [COLLECTIVE],
+    "network": {"in_bytes": 1, "out_bytes": 2}, "rdma": None, "gpus": EXAMINED["gpus"], "time_s": 5.0,
 }  # fmt: skip
 STEP = {"number": 1, "step_us": 9.0, "collectives_us": 1.0, "parts_us": {"compute": 5.0}}
 TRACE = {"rank": 0, "attempt": 1, "problem": "", "file": "0.json.gz", "size_bytes": 9,
@@ -291,9 +276,8 @@ def test_no_value_of_the_other_answers_raises(fleet: Fleet, what: str) -> None:
         watch = Watch(nobody, hosts, JOB, 1)
         watch.look()
         pulses = watch.look()
-        groups = judge([one for pulse in pulses for one in pulse.collectives])
-        assert "b " in watch_text(JOB, pulses, stalls(pulses, quiet_s=0.5, waits_s=1.0), groups)
-        assert watch_document(JOB, pulses, [], groups) and pulses[1].state == "running" and groups
+        assert "b " in watch_text(JOB, pulses, stalls(pulses, quiet_s=0.5, waits_s=1.0))
+        assert watch_document(JOB, pulses, []) and pulses[1].state == "running"
     for change in mutations(TRACE):
         fleet.says["traces"] = {"a": [change(wrong)], "b": [{**TRACE, "rank": 1, "file": "1.json.gz"}]}
         assert trace_text(traces.judge(*traces.read_traces(nobody, hosts, JOB, 1)))

@@ -84,7 +84,6 @@ def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
         (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
         (Asked("train.py", container_engine="docker"), "needs --container"),
         (Asked("train.py", engine="deepspeed", trace=Tracing("nsys")), "starts its own"),
-        (Asked("train.py", container="img", inspect=True), "has its own NCCL"),
     ],
 )
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:

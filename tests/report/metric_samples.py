@@ -1,10 +1,8 @@
 """A small fleet of which every metric has something to say."""
 
-from dataclasses import replace
-
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Seen, Step, StepState, Taken
 from nodectl.model.finding import Finding
-from nodectl.model.job import Collective, Failure, Job, JobPart, JobState
+from nodectl.model.job import Failure, Job, JobPart, JobState
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
@@ -46,8 +44,6 @@ ACCEPTANCE = Acceptance(
 )  # fmt: skip
 CAUSE = Failure("gpu02", 5, "exception", "CUDA out of memory", 1, category="gpu_memory")
 
-COLLECTIVES = (Collective("gpu01", None, "0xa", 4, 2, "AllReduce", 27, 64 << 20, 100, 70_000, 150.0, NOW),)
-
 
 def job(name: str, state: JobState, began_s: float, ended_s: float | None, cause: Failure | None = None) -> Job:
     parts = (JobPart("gpu01", 0, state.value), JobPart("gpu02", 1, "unreachable"))
@@ -59,7 +55,7 @@ def job(name: str, state: JobState, began_s: float, ended_s: float | None, cause
 JOBS = (
     job("old", JobState.FINISHED, NOW - 200_000, NOW - 100_000),
     job("failed", JobState.FAILED, NOW - 5000, NOW - 1000, CAUSE),
-    replace(job("running", JobState.RUNNING, NOW - 600, None), collectives=COLLECTIVES),
+    job("running", JobState.RUNNING, NOW - 600, None),
 )
 
 

@@ -33,7 +33,7 @@ class JobNeeds:
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
     reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
     `image` is the container's, `container_engine` what is to run it (empty: what all hosts have).
-    `nsys`: ranks are profiled by it. `inspect` is the plug-in named for NCCL Inspector, empty for any.
+    `nsys`: ranks are profiled by it.
     """
 
     candidate_ports: tuple[int, ...]
@@ -51,7 +51,6 @@ class JobNeeds:
     container_engine: str = ""
     numa_binding: str = ""
     nsys: bool = False
-    inspect: str | None = None
     venvs: tuple[tuple[str, str], ...] = ()
 
     def of(self, host: str) -> JobNeeds:

@@ -5,7 +5,6 @@ In the order in which an operator would mend things.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
@@ -235,33 +234,6 @@ def nsight_systems(host: Candidate) -> Iterator[Finding]:
         yield host.finding(
             NSYS, failed_unless(bool(there)), expected="nsys", actual=there or "not installed", remedy=remedy
         )
-
-
-INSPECTOR = Check(
-    "launch_inspector",
-    looks_at="NCCL and its Inspector's plug-in, with --inspect",
-    fires="NCCL is older than 2.28, or the plug-in is not there",
-)
-_OLD_NCCL, _PLUGIN = r"2\.(1?\d|2[0-7])\b", "libnccl-profiler-inspector.so"
-_BUILD = (
-    "no package of NVIDIA holds it: build it from NCCL's source of that version (make -C plugins/profiler/inspector, of"
-    " 2.28 to 2.29.3 ext-profiler/inspector), copy it to /usr/local/lib of {host}, or name its place by"
-    " NCCL_PROFILER_PLUGIN and --env"
-)
-
-
-@judges(INSPECTOR, reads=("job_venv",))
-def nccl_inspector(host: Candidate) -> Iterator[Finding]:
-    """Judge whether NCCL would load the plug-in; one that it does not find it leaves out without a word."""
-    if host.needs.inspect is None:
-        return
-    there = host.known("job_venv", JobVenv)
-    expected, actual = _PLUGIN, there.inspector or f"{host.needs.inspect or _PLUGIN} is not there"
-    status, remedy = failed_unless(bool(there.inspector)), _BUILD.format(host=host.host)
-    if re.match(_OLD_NCCL, there.nccl):
-        status, expected, actual = Status.FAILED, "NCCL 2.28", f"NCCL {there.nccl}"
-        remedy = f"update nvidia-nccl in {host.needs.venv} on {host.host}, or launch without --inspect"
-    yield host.finding(INSPECTOR, status, expected=expected, actual=actual, remedy=remedy)
 
 
 NEEDED_PATHS = Check(

@@ -33,7 +33,6 @@ from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
     GPU,
     NSYS,
-    PROFILER_PLUGIN,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -45,7 +44,6 @@ from nodectl.jobs.plan import (
     fewer,
     make_plan,
     new_job_id,
-    own_settings,
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
@@ -107,7 +105,6 @@ def _work(app: App, asked: Launch) -> _Work:
         container=around.container,
         container_engine=around.container_engine,
         trace=asked.trace.tracing(),
-        inspect=asked.trace.inspect,
     )
     way = find_way(program, [path for path, _ in needs])
     skipping = skipped_checks(asked.hosts.skips)
@@ -116,8 +113,6 @@ def _work(app: App, asked: Launch) -> _Work:
         way = replace(way, code=way.code.without(secrets))
     _show_code(way, code.args, dry_run=asked.dry_run)
     env = collect_variables(around.names, around.env_file, os.environ)
-    for name in own_settings(env) if asked.trace.inspect else ():
-        note(f"{name} is yours, and --inspect leaves it as it is")
     check_lease(asked.limits.lease)
     told = files_for_job(app, by_slurm=asked.hosts.via == "slurm")
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), told)
@@ -174,7 +169,6 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
         restart_on=asked.hosts.restart_on,
-        replace_stragglers=asked.hosts.replace_stragglers or 0,
         start=way.start,
         stayed=() if way.code is None else way.code.stayed,
         time_limit_s=limits.time_limit or 0.0,
@@ -272,7 +266,6 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         paths=work.paths,
         engine=way.start.engine,
         numa_binding=way.start.numa_binding,
-        inspect=work.env.get(PROFILER_PLUGIN, "") if way.start.inspect else None,
         nsys=way.start.trace is not None and way.start.trace.tool == NSYS,
     )
 

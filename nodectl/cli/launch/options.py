@@ -28,7 +28,6 @@ from nodectl.jobs.plan import (
 )
 from nodectl.jobs.remedies import classes
 from nodectl.payload.jobs.container import ENGINES
-from nodectl.payload.jobs.pace import PERCENT as SLOWER_PERCENT
 
 PREFLIGHT, QUICK = "preflight", "quick"
 
@@ -159,10 +158,6 @@ class Trace:
         metavar="N",
     )
 
-    inspect: bool = option(
-        "--inspect", "Have NCCL Inspector record the ranks' collectives, for `jobs watch`, `show` and the report."
-    )
-
     def tracing(self) -> Tracing | None:
         """Return what is asked for; UsageError for a window of no trace."""
         if self.tracer is None:
@@ -197,15 +192,6 @@ class Hosts:
     )
     spares: int | None = option(
         "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
-    )
-    replace_stragglers: int | None = option(
-        "--replace-stragglers",
-        "Give the place of a host to a spare, by a restart from the next checkpoint, where a rank of it is slower than "
-        f"the others by this.  Without PERCENT: {SLOWER_PERCENT}.",
-        type=click.IntRange(5, 1000),
-        is_flag=False,
-        flag_value=SLOWER_PERCENT,
-        metavar="[PERCENT]",
     )
     gate: str | None = option(
         "--gate",
@@ -257,9 +243,6 @@ class Launch:
         if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
             why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
             raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
-        if self.hosts.replace_stragglers and not (self.code.checkpoint and (self.hosts.spares or self.hosts.nodes)):
-            why = "a spare goes on from a checkpoint"
-            raise UsageError(f"--replace-stragglers needs --spares and --checkpoint: {why}", "say both")
         if self.hosts.via == "slurm":
             self._refuse_with_slurm()
         elif self.hosts.sbatch:
@@ -269,14 +252,13 @@ class Launch:
         hosts, of_preflight = self.hosts, "they belong to preflight, which Slurm's jobs do not have"
         refusals = (
             (
-                hosts.restarts or hosts.spares or hosts.restart_on or hosts.replace_stragglers,
-                "--restarts, --restart-on, --replace-stragglers, --spares need hosts over SSH; Slurm requeues itself",
+                hosts.restarts or hosts.spares or hosts.restart_on,
+                "--restarts, --restart-on, --spares need hosts over SSH; Slurm requeues itself",
             ),
             (hosts.needs or hosts.skips, f"--need and --skip need hosts over SSH: {of_preflight}"),
             (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),
             (self.around.nic_binding == GPU, "--nic-binding gpu needs hosts over SSH"),
             (self.trace.tracer, "--trace needs hosts over SSH"),
-            (self.trace.inspect, "--inspect needs hosts over SSH"),
         )
         for is_asked, refusal in refusals:
             if is_asked:
@@ -287,13 +269,11 @@ class LaunchCommand(click.Command):
     """Says where `--` belongs, for options that were meant for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; SCRIPT may follow --gate and --replace-stragglers without a word."""
+        """Parse as click does; SCRIPT may follow --gate without a word."""
         end = args.index("--") if "--" in args else len(args)
         for place in range(end):
             if args[place] == "--gate" and args[place + 1 : place + 2] not in ([PREFLIGHT], [QUICK]):
                 args[place] = f"--gate={PREFLIGHT}"
-            if args[place] == "--replace-stragglers" and not "".join(args[place + 1 : place + 2]).isdecimal():
-                args[place] = f"--replace-stragglers={SLOWER_PERCENT}"
         script, early = self._between_script_and_dashes(ctx, args)
         try:
             left = super().parse_args(ctx, list(args))

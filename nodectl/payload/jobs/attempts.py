@@ -21,7 +21,6 @@ from .failures import first_of_attempt
 from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
 from .node_end import Leaving
-from .pace import STRAGGLER
 from .process import read_stat
 from .telling import Teller
 
@@ -44,7 +43,7 @@ _PASSING = frozenset(
     (
         *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
         *("name_resolution", "download_failed", "killed_from_outside", "launcher_killed", "stopped", "interrupted"),
-        *(STRAGGLER, "xid", "hardware_io", "checkpoint", "signal", "terminated"),
+        *("xid", "hardware_io", "checkpoint", "signal", "terminated"),
     )
 )
 # of these another host may be the remedy, where one stands by
@@ -61,7 +60,6 @@ _STAYS = lazily(
     r"CERTIFICATE_VERIFY_FAILED|Name or service not known|Read-only file system"
 )
 _ALL = "all"
-_ITS_HOST = frozenset(("xid", STRAGGLER))  # a spare takes its place at once
 _NOTHING_SAYS = "and nothing says that a third would not"
 _SAME_PLACE_STEPS = 2  # so far apart ranks may be when one of them ends
 _NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
@@ -311,7 +309,7 @@ class Succession:
         if self._culprits.get(number) != member:
             return False
         cause = self._causes.get(number)
-        broken = cause is not None and _category(cause) in _ITS_HOST and _passes(cause)
+        broken = cause is not None and _category(cause) == "xid" and _passes(cause)
         return broken or self._culprits.get(number - 1) == member
 
 
@@ -365,7 +363,7 @@ def _source(beats: Dict[int, Beat], present: Set[int], leading: int) -> Optional
     return newest if beats[newest].newest_ns > beats[leading].newest_ns else None
 
 
-_MOST_RECORDED, _MOST_EXCHANGES = 100, 2
+_MOST_RECORDED = 100
 
 
 class Member:
@@ -439,14 +437,6 @@ class Member:
         heard = (beat for rank, beat in self.peers.beats.items() if silent_s[rank] <= self.peers.lease_s)
         others = [beat.rank for beat in heard if not beat.fit]
         return self.teller.wanted and (all(self.rank < rank for rank in others) if fit else not others)
-
-    def may_exchange(self, now_s: float) -> bool:
-        """Tell whether a spare is heard that can take a slow host's place, and a restart for that is left."""
-        before = sum((record["cause"] or {}).get("class") == STRAGGLER for record in self.history)
-        missing = self.missing(now_s)
-        spares = [beat for beat in self.peers.here() if beat.state == hb.SPARE and not beat.fit]
-        is_left = before < _MOST_EXCHANGES and self.attempt.number <= self.succession.rules.restarts
-        return is_left and any(beat.rank not in missing for beat in spares)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""

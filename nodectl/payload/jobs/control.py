@@ -245,10 +245,6 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     held = containment.group or containment.outer or "repaired" in state
     row["problem"] = row["problem"] or state.get("repaired", "")
     row["stopped_by"] = job.stopped_by()
-    if os.path.isdir(job.at("inspect")):
-        from .inspector import summary  # of use to few jobs
-
-        row["collectives"] = summary(job)
     row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
     return {**row, "state": state}
 

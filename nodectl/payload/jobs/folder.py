@@ -19,7 +19,7 @@ from .process import all_pids, is_alive, read_cmdline, read_environ, read_stat, 
 
 _RESERVE_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
-_TOLD = ("failures", "living", "losses", "xids", "flight", "heard", "attempts", "no_restart")
+_TOLD = ("failures", "living", "xids", "flight", "heard", "attempts", "no_restart")
 _RESERVES = ("state.reserve", "state.reserve2")
 _PARTIAL, _UNDONE = ".partial", ".undone"
 RECEIVER = "receiver"

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import socket
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.bounds import fitted
 from ..common.sockets import family
@@ -45,7 +45,7 @@ class Beat(NamedTuple):
     it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time;
     `suspicions`: how often it took the attempt for hung, `passed`: how often the attempt went on after that; `stood_s`:
     for how long its output has told nothing new; `step`: the newest that its output tells as the attempt has ended, or
-    -1; `paces`: the newest block of each of its ranks, where stragglers are exchanged.
+    -1.
     """
 
     rank: int
@@ -63,7 +63,6 @@ class Beat(NamedTuple):
     passed: int = 0
     stood_s: float = 0.0
     step: int = -1
-    paces: Sequence[Mapping[str, Any]] = ()
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:

@@ -22,14 +22,10 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env.update(job.environment if plan.get("restarts") else job.take_environment())
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
-    if plan.get("replace_stragglers"):  # else NCCL's collectives tell no time to torch
-        env.setdefault("TORCH_NCCL_ENABLE_TIMING", "1")
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
     if start.get("trace"):
         env["NODECTL_TRACE"] = json.dumps(start["trace"])
         env.update(_nsys() if start["trace"]["tool"] == "nsys" else {})
-    if start.get("inspect"):
-        env.update(_inspector(env, venv_of(plan, plan["hosts"][plan["rank"]]), job))
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
@@ -48,15 +44,6 @@ def _nsys() -> Dict[str, str]:
     from . import nsys  # of use to few jobs
 
     return nsys.environment()
-
-
-def _inspector(env: Mapping[str, str], venv: str, job: JobFolder) -> Dict[str, str]:
-    from . import inspector  # of use to few jobs
-
-    ours = inspector.variables(env, venv, job)
-    if is_in_files(env, inspector.PLUGIN):
-        ours.pop(inspector.PLUGIN, None)
-    return ours
 
 
 def _in_container(
@@ -146,14 +133,14 @@ def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, 
         return {}
     if host.get("gpu_hcas"):
         return {"NODECTL_GPU_HCAS": json.dumps(host["gpu_hcas"])}
-    if not host.get("ib_hca") or is_in_files(env, _HCA):
+    if not host.get("ib_hca") or _sets_hca(env):
         return {}
     return {_HCA: host["ib_hca"]}
 
 
-def is_in_files(env: Mapping[str, str], name: str) -> bool:
-    """Tell whether NCCL's own files set a variable, before which the environment's would go."""
-    return any(_names_it(path, name) for path in _nccl_files(env))
+def _sets_hca(env: Mapping[str, str]) -> bool:
+    """Tell whether NCCL's own files set the NICs; a variable of the environment would override them."""
+    return any(_names_it(path) for path in _nccl_files(env))
 
 
 def _nccl_files(env: Mapping[str, str]) -> List[str]:
@@ -162,9 +149,9 @@ def _nccl_files(env: Mapping[str, str]) -> List[str]:
     return [conf_file if conf_file is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
 
 
-def _names_it(path: str, name: str) -> bool:
+def _names_it(path: str) -> bool:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return any(line.startswith(f"{name}=") for line in file.read(_MOST_BYTES).split("\n"))
+            return any(line.startswith(f"{_HCA}=") for line in file.read(_MOST_BYTES).split("\n"))
     except OSError:
         return False

@@ -28,7 +28,6 @@ _DEEPSPEED_FILE = re.compile(r"(?:.*/)?deepspeed_from_(\d+)/\d+_rank(\d+)\.log")
 _BLOCK_BYTES = 4096  # of a file system: a hole in a part of one frees nothing
 _KEPT_BYTES = 256 * 1024  # of each file, for the causes of ends
 _RECENT_BYTES = 4 << 20
-_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
 def local_rank(name: str) -> Optional[int]:
@@ -130,35 +129,6 @@ def sizes_at(job: JobFolder, moment: float) -> Dict[str, int]:
             break
         sizes.update(row.sizes)
     return sizes
-
-
-class Tail:
-    """A file that grows, read once from an offset on; of a longer line the end of `longest` bytes is kept."""
-
-    def __init__(self, offset: int, longest: int) -> None:
-        self.offset, self._longest = offset, longest
-        self._line: Optional[int] = 0
-        self._rest = b""
-
-    def read(self, path: str, most: int) -> Iterator[Tuple[Optional[int], bytes]]:
-        """Yield new lines with their numbers, which are not known any more where more than `most` bytes had come."""
-        try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size - self.offset > most:
-                    self.offset, self._line, self._rest = size - most, None, b""
-                file.seek(self.offset)
-                data = file.read(most)
-        except OSError:
-            return
-        self.offset += len(data)
-        text, begin = self._rest + data, 0
-        for end in _ENDS.finditer(text):
-            yield None if self._line is None else self._line + 1, text[begin : end.start()]
-            if self._line is not None:
-                self._line += end.group() != b"\r"
-            begin = end.end()
-        self._rest = text[begin:][-self._longest :]
 
 
 class Keeper:

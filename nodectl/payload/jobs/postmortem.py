@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from . import flight, kernel, listeners, living, standing, steady
-from .classify import LOG_ONLY, LauncherWords, launcher_words, signal_name, signal_of_launcher
+from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
 from .evidence import HostAtStart, Output, describe, tail, unseen
 from .failures import FOLLOWED, first, row
 from .folder import JobFolder, no_space, venv_of
-from .losses import Losses
 from .ranks import Death, Rank, RankWatch
 
 _READ_S = 4.0  # how long a log may take to be read before the end is reported without it
@@ -37,11 +36,10 @@ class Postmortem:
         at_start: HostAtStart,
         output: Output,
         watch: RankWatch,
-        losses: Losses,
         ask: Callable[[Work], None],
     ) -> None:
         self._job, self._plan, self._at_start, self._output = job, plan, at_start, output
-        self._watch, self._losses, self._ask = watch, losses, ask
+        self._watch, self._ask = watch, ask
         self.failures: List[Dict[str, Any]] = []
         self.ends: List[Dict[str, Any]] = []
         self.living: List[Dict[str, Any]] = []
@@ -173,10 +171,6 @@ class Postmortem:
         """Read a rank's notes and logs and the kernel's evidence of its end; runs on the clerk's thread."""
         others = bool(self._deaths)
         failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
-        self._losses.look()
-        loss = self._losses.last_bad(death.local_rank)
-        if failure and loss:
-            failure["evidence"] = [*failure["evidence"], f"the last loss that it told is {loss} ({LOG_ONLY})"]
         if failure and failure["kind"] == "exit" and no_space(self._job.path):
             failure["message"] += f"; {no_space(self._job.path)}"
         self._deaths += [failure] if failure else []

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..common import machine
-from . import inspector, losses, notes, outputs, pace
+from . import outputs
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
@@ -18,9 +18,6 @@ _LINES = 400
 MOST_FILES, _FEW_FILES = 32, 4
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
-_PACE = ".pace.json"
-_NAME_CHARS = 60
-_STALE_BLOCKS, _STALE_S = 3, 60.0
 _RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
 # `step 12/100`, `iteration: 7`, `Step=3`; then a tqdm bar
 _STEPS = (
@@ -42,14 +39,11 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "state": state["state"],
         "attempt": state.get("attempt", 1),
         "alive": job.supervisor_alive(),
-        "losses": state.get("losses") or [],
-        "collectives": inspector.summary(job),
         "output_age_s": max(0.0, time.time() - files[0][0]) if files else None,
         **_progress_of([path for _, path in files], pattern),
         "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),
         "rdma": rdma_bytes(),
         "gpus": gpus(),
-        "paces": paces(job, state.get("attempt", 1)),
         "time_s": time.monotonic(),
     }
 
@@ -59,30 +53,6 @@ def step(job: JobFolder, most: int = _FEW_FILES) -> Optional[int]:
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
     number: Optional[int] = _progress_of([path for _, path in files[:most]], "")["step"]
     return number
-
-
-def paces(job: JobFolder, attempt: int) -> List[pace.Row]:
-    """Return `rank`, `place` on this host, and `blocks` of each rank here that notes its pace now."""
-    rows: List[pace.Row] = []
-    for name in sorted(os.listdir(job.at("notes"))) if os.path.isdir(job.at("notes")) else ():
-        if not name.endswith(_PACE) or not name[: -len(_PACE)].isdigit():
-            continue
-        path = job.at("notes", name)
-        with contextlib.suppress(OSError, KeyError, TypeError, ValueError):  # a script may have written there
-            note = notes.read(path)
-            blocks = [_block(block) for block in note["blocks"][-pace.KEPT :]]
-            fresh_s = _STALE_S + _STALE_BLOCKS * blocks[-1]["steps"] * blocks[-1]["step_s"] if blocks else 0.0
-            if note["attempt"] == attempt and time.time() - os.path.getmtime(path) < fresh_s:
-                rows.append({"rank": int(name[: -len(_PACE)]), "place": int(note["place"]), "blocks": blocks})
-    return rows
-
-
-def _block(told: pace.Row) -> pace.Row:
-    groups = {
-        str(name)[:_NAME_CHARS]: [float(seconds) for seconds in pair][:2] for name, pair in told["groups"].items()
-    }
-    whole = {name: pair for name, pair in groups.items() if len(pair) == 2}
-    return {"step": int(told["step"]), "steps": int(told["steps"]), "step_s": float(told["step_s"]), "groups": whole}
 
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
@@ -106,22 +76,15 @@ def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
 
 
 def progress(text: str, pattern: str = "") -> Dict[str, Any]:
-    """Return `step`, `total` and `loss` of the last line that tells a step; `pattern` has groups of these names."""
+    """Return `step` and `total` of the last line that tells a step; `pattern` has groups of these names."""
     expressions = [re.compile(pattern)] if pattern else _STEPS
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
         for expression in expressions:
             match = expression.search(line)
             if match:
-                return _told(match, line)
-    return {"step": None, "total": None, "loss": None}
-
-
-def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
-    groups = match.groupdict()
-    loss = groups.get("loss")
-    if "loss" not in groups:
-        loss = next((value for name, value, _ in losses.read_line(line) if "norm" not in name), None)
-    return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
+                groups = match.groupdict()
+                return {"step": _number(groups.get("step")), "total": _number(groups.get("total"))}
+    return {"step": None, "total": None}
 
 
 def _number(text: Optional[str]) -> Optional[int]:

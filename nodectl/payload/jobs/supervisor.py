@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, pace, pulse, shared_memory, steady
+from . import black_box, launcher, node_end, pulse, shared_memory, steady
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .checkpoint_copy import Courier
@@ -22,8 +22,6 @@ from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
-from .inspector import Inspector
-from .losses import Losses
 from .outputs import LIMIT_MIB, Keeper, size
 from .postmortem import Postmortem
 from .process import send
@@ -84,7 +82,6 @@ class Supervisor:
         self._left: Optional[Dict[str, Any]] = None
         self._doubts = black_box.Doubts()
         self._stall = ""
-        self._exchange = pace.Exchange(float(self.plan.get("replace_stragglers") or 0), self._ranks())
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -105,17 +102,8 @@ class Supervisor:
         self.keeper = Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
-        self.inspector = Inspector(self.job, self.plan) if self.plan.get("start", {}).get("inspect") else None
-        self.losses = Losses(self.job, int(self.plan["rank"] or 0) * expected)
-        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.losses, self.clerk.ask)
+        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
         self.job.write_state(self._state())
-
-    def _ranks(self) -> range:
-        """Return the numbers of this host's ranks."""
-        each = int(self.plan["nproc_per_node"])
-        return (
-            range(0) if self.plan["rank"] is None else range(self.plan["rank"] * each, (self.plan["rank"] + 1) * each)
-        )
 
     def _open_selectors(self) -> None:
         """Open `selector` for all events, and `urgent` for all but the heartbeats."""
@@ -152,33 +140,11 @@ class Supervisor:
     def _tend(self) -> Optional[News]:
         """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
         self.keeper.tend()
-        self.losses.look()
-        if self.inspector is not None:
-            self.inspector.look(last=self._rested)
         self._put(self.member.teller.tend)
         if self.state != hb.RUNNING:
             return None
-        if self._exchange.percent:
-            self.clerk.ask(self._read_paces)
         doubt = self.monitor.look(self.keeper.size, time.monotonic())
         return partial(self._suspect, doubt) if doubt else None
-
-    def _read_paces(self) -> News:
-        """Read how fast the ranks here are, and how new the checkpoint is; runs on the clerk's thread."""
-        rows, newest = pulse.paces(self.job, self.member.attempt.number), node_end.newest_ns(self.courier.folder)
-        return lambda: self._take_paces(rows, newest)
-
-    def _take_paces(self, rows: List[pace.Row], newest: int) -> None:
-        self._exchange.rows, self._newest_ns = rows, newest
-
-    def _give_way(self, now_s: float) -> None:
-        """End this host's part where a rank of it slows the others down and a spare can go on from a checkpoint."""
-        if not self._exchange.percent or not self.member.may_exchange(now_s):
-            return
-        others = self.peers.here()
-        rows = [row for beat in others for row in beat.paces]
-        if why := self._exchange.why(rows, max([self._newest_ns, *(beat.newest_ns for beat in others)])):
-            self.postmortem.fail("supervisor", f"{why}; --replace-stragglers", **{"class": pace.STRAGGLER})
 
     def _suspect(self, doubt: str) -> None:
         self._doubts.suspect(doubt)
@@ -443,7 +409,6 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         self._follow_doubts(now_s)
-        self._give_way(now_s)
         self._note_time(now_s)
         if not self.member.is_in_touch(now_s):
             self.postmortem.fail(
@@ -616,7 +581,6 @@ class Supervisor:
         return hb.Beat(
             self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
             self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
-            tuple({**row, "blocks": row["blocks"][-1:]} for row in self._exchange.rows),
         )  # fmt: skip
 
     def _may_leave(self, now_s: float) -> bool:
@@ -648,7 +612,6 @@ class Supervisor:
             "failures": bounded(self.postmortem.failures),
             "ends": list(self.postmortem.ends),
             "living": list(self.postmortem.living),
-            "losses": self.losses.events,
             "xids": list(self.postmortem.xids),
             "flight": dict(self.postmortem.flight),
             "lost": list(self.lost),

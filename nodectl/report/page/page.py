@@ -10,15 +10,13 @@ from itertools import chain
 from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.common.documents import values_of
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, format_size
 from nodectl.model.acceptance import Acceptance
-from nodectl.model.job import CollectiveGroup, JobState
+from nodectl.model.job import JobState
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, NodeTopology, between
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.report.jobs import COLLECTIVES, collective_row
 from nodectl.report.page.blocks import (
     SYMBOLS,
     Block,
@@ -72,7 +70,6 @@ def _blocks(one: Launched) -> Iterator[Block]:
         yield Chart(ChartKind.TIMELINE, "Jobs, a bar for each attempt", summary, {"rows": rows}, table, one.origin)
     else:
         yield table
-    yield from (_collectives(job, one) for job in jobs[:_MOST_JOBS] if _list(job.get("collectives")))
     for job in [job for job in jobs if isinstance(job.get("first_failure"), dict)][:_MOST_FAILURES]:
         yield _failure(job, job["first_failure"])
 
@@ -145,17 +142,6 @@ def _table(jobs: Sequence[Mapping[str, Any]], one: Launched) -> Table:
         )
     columns = ("Job", "State", "Operator", "Started", "Took", "Hosts", "Script", "What failed first")
     return Table("Jobs, newest first", columns, rows, one.origin)
-
-
-def _collectives(job: Mapping[str, Any], one: Launched) -> Table:
-    """Return the bandwidth of the job's collectives; no row where a saved file has others."""
-    try:
-        told = values_of(CollectiveGroup, _list(job["collectives"]))
-    except ValueError:
-        told = ()
-    rows = [(*collective_row(group), "; ".join(group.apart)) for group in told]
-    title = f"In the job {_name(job)}, from NCCL Inspector: bus bandwidth in GB/s"
-    return Table(title, (*(name.capitalize() for name in COLLECTIVES), "Apart"), rows, one.origin)
 
 
 def _where(cause: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from nodectl.cli.root import commands
 from nodectl.common.resources import payload_dir
 from nodectl.model.acceptance import HostAcceptance, Seen, Step, Taken
 from nodectl.model.finding import Finding
-from nodectl.model.job import CollectiveGroup, JobState, Loss, SlurmJob
+from nodectl.model.job import JobState, SlurmJob
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
@@ -166,8 +166,6 @@ class Job(TypedDict):
     stopped_by: str
     skipped: list[str]
     remarks: list[str]
-    losses: list[Loss]
-    collectives: list[CollectiveGroup]
     host_states: dict[str, str]
     outputs: dict[str, list[str]]
     shared_memory: dict[str, list[str]]

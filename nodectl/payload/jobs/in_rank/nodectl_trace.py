@@ -14,29 +14,64 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
-
-import nodectl_pace  # type: ignore[import-not-found]
+from typing import Any, Callable, Dict, List, Optional
 
 _FREE_BYTES = 2 << 30
 _MOST_BYTES = 2 << 30
 _KILLED = "the rank was killed, or ended itself, before its trace was written"
 _NO_STEP = "it took no step of a torch optimizer (one that is compiled cannot be counted)"
 _STRANGE_STEPS = 2
+_HOOKED = "torch.optim.optimizer"
 
 
 _torch: Any = None
 _recorder: Any = None
+_waiting: List[Callable[[Any], None]] = []
+
+
+def after_import(attach: Callable[[Any], None]) -> None:
+    """Have `attach` called with torch's module of optimizers as soon as that is imported."""
+    if not _waiting:
+        sys.meta_path.insert(0, _AfterImport())
+    _waiting.append(attach)
+
+
+class _AfterImport:
+    """Finds the module as Python would, and calls back when it has run; then it is off the list of finders."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != _HOOKED:
+            return None
+        from importlib.machinery import PathFinder
+
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        spec = PathFinder.find_spec(name, path, target)
+        run = getattr(spec.loader, "exec_module", None) if spec is not None else None
+        if run is not None:
+
+            def exec_module(module: Any) -> None:
+                run(module)
+                for attach in _waiting:
+                    attach(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+        return spec
+
+
+def is_compiling(torch: Any) -> bool:
+    """Tell whether Dynamo traces a step that is compiled itself, and must find nothing to do (torch 2.3 and later)."""
+    ask = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    return ask is not None and bool(ask())
 
 
 def _after_step(optimizer: Any, *_: Any) -> None:
-    if not nodectl_pace.is_compiling(_torch):
+    if not is_compiling(_torch):
         _recorder.after_step(optimizer)
 
 
 def install(ask: Dict[str, Any]) -> None:
     """Count optimizer steps as soon as torch is imported; `ask` has tool, skip, steps and longest_s."""
-    nodectl_pace.after_import(_Recorder(ask).attach)
+    after_import(_Recorder(ask).attach)
 
 
 class _Recorder:

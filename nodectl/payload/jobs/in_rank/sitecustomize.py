@@ -383,15 +383,6 @@ def _bind_nic() -> None:
             os.environ["NCCL_IB_HCA"] = adapters[int(place)]
 
 
-def _inspect() -> None:
-    """Give NCCL Inspector a folder of this rank's own, where the job is launched with --inspect."""
-    folder = os.path.join(os.environ["NODECTL_JOB_DIR"], "inspect")
-    if os.environ.get("NCCL_INSPECTOR_DUMP_DIR") == folder:
-        place = os.path.join(folder, os.environ["RANK"])
-        os.makedirs(place, mode=0o700, exist_ok=True)
-        os.environ["NCCL_INSPECTOR_DUMP_DIR"] = place
-
-
 def _trace() -> None:
     """Have the rank profiled, where the job is launched with --trace."""
     asked = os.environ.pop("NODECTL_TRACE", "")
@@ -417,9 +408,7 @@ def _install() -> None:
         if _is_rank():
             _clean_environment()
             _bind_nic()
-            _inspect()
             _Rank()
-            _load("nodectl_pace").install()
             _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank
         pass

@@ -216,7 +216,6 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
             "nsys": nsys() if request["nsys"] else "",
-            "inspector": inspector(request["inspect"], request["venv"]) if request["inspect"] is not None else "",
             "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
             "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
@@ -231,16 +230,6 @@ def nsys() -> str:
     from ..nsys import find  # of use to few jobs
 
     return find()
-
-
-def inspector(named: str, venv: str) -> str:
-    """Return where NCCL Inspector's plug-in is, first the one that the operator or NCCL's files name; "" nowhere."""
-    from ..inspector import PLUGIN, find  # of use to few jobs
-    from ..launcher import is_in_files
-
-    if not named and is_in_files(os.environ, PLUGIN):
-        return "named in nccl.conf"
-    return find(named, venv)
 
 
 def sha256_of(path: Path) -> str:
