@@ -295,3 +295,40 @@ def test_an_environment_of_conda_is_activated(launch: Launcher) -> None:
 def test_a_wrong_engine_is_refused_in_one_line(launch: Launcher, args: tuple[str, ...], words: str) -> None:
     done = launch(*args)
     assert done.returncode == 2 and words in done.stderr.splitlines()[-1] and done.stdout == ""
+
+
+def test_node_0_of_several_leaves_after_the_others(launch: Launcher, tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    (package / "distributed/elastic/agent/server").mkdir(parents=True)
+    for folder in (
+        package,
+        package / "distributed",
+        package / "distributed/elastic",
+        package / "distributed/elastic/agent",
+    ):
+        (folder / "__init__.py").write_text("")
+    (package / "distributed/elastic/agent/server/__init__.py").write_text("from . import api")
+    (package / "distributed/elastic/agent/server/api.py").write_text(
+        "class SimpleElasticAgent:\n    def _exit_barrier(self): print('barrier')\n"
+    )
+    (package / "distributed/run.py").write_text(
+        "import sys\n"
+        "from torch.distributed.elastic.agent.server import api\n"
+        "class Store:\n"
+        "    asked = 0\n"
+        "    def add(self, key, amount):\n"
+        "        self.asked += 1\n"
+        "        print('add', amount)\n"
+        "        return min(self.asked // 2, 2)  # the others leave while node 0 asks\n"
+        "def main():\n"
+        "    agent = api.SimpleElasticAgent()\n"
+        "    agent._store = Store()\n"
+        "    agent._exit_barrier()\n"
+        "    print(sys.argv[0], sys.argv[-1])\n"
+    )
+    (launch.home.parent / "venv/bin/python").symlink_to(sys.executable)
+    several = ("--nnodes", "3", "--nproc-per-node", "1", "--node-rank")
+    first = launch(*several, "0", "--", "train.py", PYTHONPATH=str(tmp_path))
+    assert first.stdout.split("\n") == ["barrier", *["add 0"] * 4, "torchrun train.py", ""], first.stderr
+    second = launch(*several, "1", "--", "train.py", PYTHONPATH=str(tmp_path))
+    assert second.stdout.split("\n") == ["barrier", "add 1", "torchrun train.py", ""], second.stderr
