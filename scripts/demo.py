@@ -1,131 +1,48 @@
-"""The whole main job on a fleet of this machine's own, step by step, as a user would type it: `make demo`."""
+"""Run nodectl's main job on a fleet of this machine, with the commands that a user types: `make demo`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from nodectl.provision.wheels import ensure_lab_share
 
-T = TypeVar("T")
 NODECTL = str(Path(sys.executable).with_name("nodectl"))
 # small enough that 4 hosts on 2 cores train it in about a minute
 TRAINING = ["--layers", "2", "--d-model", "128", "--heads", "4", "--batch", "16", "--seq", "32"]
 TRAINING += ["--samples", "1024", "--epochs", "3", "--log-every", "8"]
+LAUNCH = ["launch", "--nproc-per-node", "1", "workload:transformer", "--", *TRAINING]
+CLOSING = """
+The same on your own nodes:
+  nodectl init fleet --from gpu01,gpu02         look at the hosts and write an inventory
+  export ANSIBLE_INVENTORY=$PWD/fleet/hosts.yml
+  nodectl provision --check --diff              what would change; without --check, change it
+  nodectl health                                compare every host with its profiles
+  nodectl launch your_script.py                 train on all of them
+"""
 
 console = Console(stderr=True, highlight=False)
 
 
 class DemoError(Exception):
-    """A step did not do what it is there to show."""
+    """A step did not do what it shows."""
 
 
-@dataclass
-class Demo:
-    """Steps taken so far and what the closing table says of each."""
-
-    rows: list[tuple[str, str, float]] = field(default_factory=list)
-
-    def step(self, title: str, why: str, work: Callable[[], tuple[T, str]]) -> T:
-        """Say what comes and why, do it, and keep its time and its result in one line."""
-        console.print(f"\n[bold cyan]── {len(self.rows) + 1}. {title}[/]  [dim]{why}[/]")
-        started = time.monotonic()
-        value, outcome = work()
-        self.rows.append((title, outcome, time.monotonic() - started))
-        return value
-
-    def table(self) -> Table:
-        """Return a table of what was shown, and how long each step took."""
-        table = Table(title="What this machine has just done")
-        for name in ("step", "result"):
-            table.add_column(name, overflow="fold")
-        table.add_column("seconds", justify="right")
-        for title, outcome, seconds in self.rows:
-            table.add_row(title, outcome, f"{seconds:.1f}")
-        return table
-
-
-def nodectl(*args: str, capture: bool = False) -> str:
-    """Run nodectl as a user would, command line shown; DemoError unless it exits 0."""
-    console.print(f"[dim]$ nodectl {escape(shlex.join(args))}[/]", soft_wrap=True)
-    done = subprocess.run([NODECTL, *args], stdout=subprocess.PIPE if capture else None, text=True, check=False)
-    if done.returncode != 0:
-        raise DemoError(f"`nodectl {' '.join(args)}` exited {done.returncode}")
-    return done.stdout or ""
-
-
-def nodectl_json(*args: str) -> dict[str, Any]:
-    """Return the same with --output json, read."""
-    document: dict[str, Any] = json.loads(nodectl("--output", "json", *args, capture=True))
-    return document
-
-
-def lab_up(options: Sequence[str], hosts: int) -> tuple[str, str]:
-    """Bring a lab up; return its inventory, and a line."""
-    inventory = nodectl("lab", "up", "-n", str(hosts), *options, capture=True).strip()
-    os.environ["ANSIBLE_INVENTORY"] = inventory  # what a user would export, so that the commands below stay short
-    return inventory, f"{hosts} hosts, each with its own network, files, processes and sshd"
-
-
-def provision(again: bool) -> tuple[None, str]:
-    """Provision the lab; return a line."""
-    hosts = nodectl_json("provision", "--yes")["hosts"]
-    changed = sum(host["changed"] for host in hosts.values())
-    if again and changed:
-        raise DemoError(f"the second run changed {changed} things: {hosts}")
-    tasks = sum(host["ok"] for host in hosts.values())
-    return None, f"{len(hosts)} hosts, {tasks} tasks ok, changed={changed}"
-
-
-def exec_everywhere() -> tuple[None, str]:
-    """Run a command on all hosts; return a line."""
-    nodectl("exec", "--", "sh", "-c", ". /etc/os-release && echo $PRETTY_NAME, kernel $(uname -r)")
-    return None, "identical output shown once"
-
-
-def facts(count: int) -> tuple[None, str]:
-    """Read all hosts' facts; return a line."""
-    nodectl("facts")
-    return None, f"{count} hosts read in one round trip each"
-
-
-def probe(count: int) -> tuple[None, str]:
-    """Probe the hosts; return a line."""
-    tcp = nodectl_json("probe", "tcp", "--duration", "2", "--pairs", "ring")["measurements"]
-    nccl = nodectl_json("probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3")["measurements"]
-    slowest = min(tcp, key=_value)
-    best = max((row for row in nccl if row["conditions"].get("collective") == "all_reduce"), key=_value)
-    for row in [*tcp, *nccl]:
-        label = row["conditions"].get("collective") or row["direction"]
-        size = row["conditions"].get("size_bytes")
-        console.print(f"  {row['probe']:5} {label:28} {size or '':>9} {row['value']:9.3f} {row['unit']}")
-    return None, (
-        f"slowest TCP path {slowest['direction']} {slowest['value']:.2f} {slowest['unit']}; "
-        f"all_reduce over {count} hosts {best['value']:.3f} {best['unit']} ({best['conditions']['backend']})"
-    )
-
-
-def _value(measurement: dict[str, Any]) -> float:
-    return float(measurement["value"])
-
-
-def train(count: int) -> tuple[None, str]:
-    """Train over all hosts; return a line."""
-    args = ["launch", "--nproc-per-node", "1", "workload:transformer", "--", *TRAINING]
-    console.print(f"[dim]$ nodectl {escape(shlex.join(args))}[/]", soft_wrap=True)
+def shown(title: str, args: Sequence[str]) -> str:
+    """Print a heading and the command, run it, print its output as it comes, and return its standard output."""
+    console.print(f"\n[bold cyan]── {title}[/]")
+    console.print(f"$ nodectl {shlex.join(args)}", style="bold", markup=False, soft_wrap=True)
     process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, text=True)
     lines = []
     for line in process.stdout or ():
@@ -133,82 +50,92 @@ def train(count: int) -> tuple[None, str]:
         sys.stdout.flush()
         lines.append(line)
     if process.wait() != 0:
-        raise DemoError(f"the training job exited {process.returncode}")
-    summary = training_summary(lines)
-    if not summary["last_loss"] < summary["first_loss"]:
-        raise DemoError(f"the loss did not fall: {summary}")
-    if len(summary["hosts"]) != count:
-        raise DemoError(f"{len(summary['hosts'])} of {count} hosts took part: {summary['hosts']}")
-    return None, (
-        f"{summary['world_size']} ranks on {len(summary['hosts'])} hosts, loss {summary['first_loss']:.3f} → "
-        f"{summary['last_loss']:.3f}, {summary['samples_per_s']:.0f} samples/s"
-    )
+        raise DemoError(f"`nodectl {shlex.join(args)}` exited with status {process.returncode}")
+    return "".join(lines)
 
 
-def training_summary(lines: Sequence[str]) -> dict[str, Any]:
-    """Return the workload's closing JSON line, wherever in the followed output it stands."""
-    for line in reversed(lines):
-        start = line.find('{"')
-        if start >= 0 and '"last_loss"' in line:
-            summary: dict[str, Any] = json.loads(line[start:])
-            return summary
-    raise DemoError("the training job printed no summary")
+def require_no_change(provision_output: str) -> None:
+    """Raise DemoError unless the table of a second run shows 0 changed tasks on every host."""
+    changed = re.findall(r"^node\S*\s+\d+\s+(\d+)", provision_output, re.MULTILINE)
+    if not changed or any(int(count) for count in changed):
+        raise DemoError("the second provision changed a host")
 
 
-def run(hosts: int, options: Sequence[str], keep: bool) -> None:
-    """Show all steps, one after the other."""
-    demo = Demo()
-    demo.step("wheels", "PyTorch's CPU build, downloaded once and kept for the next run", share)
-    inventory = ""
+def training_result(output: str, hosts: int) -> str:
+    """Return the result of the workload's closing JSON line; DemoError unless all hosts took part and it learned."""
+    line = next((line for line in reversed(output.splitlines()) if '"last_loss"' in line), "")
+    if not line:
+        raise DemoError("the training job printed no summary")
+    summary = json.loads(line[line.index('{"') :])
+    if not summary["last_loss"] < summary["first_loss"] or len(summary["hosts"]) != hosts:
+        raise DemoError(f"the training job did not learn on {hosts} hosts: {summary}")
+    return f"loss {summary['first_loss']:.3f} to {summary['last_loss']:.3f}, {summary['samples_per_s']:.0f} samples/s"
+
+
+def run(hosts: int, lab_options: Sequence[str]) -> Table:
+    """Run all steps; return a table of their times."""
+    table = Table(title="What this machine has just done")
+    for name in ("step", "result"):
+        table.add_column(name, overflow="fold")
+    table.add_column("seconds", justify="right")
+
+    def add(step: str, result: str, started: float) -> None:
+        table.add_row(step, result, f"{time.monotonic() - started:.1f}")
+
+    started = time.monotonic()
+    ensure_lab_share(lambda text: console.print(text, markup=False, soft_wrap=True))
+    add("download", "PyTorch for the hosts, kept for the next run", started)
     try:
-        inventory = demo.step("lab up", "a real fleet on this machine", lambda: lab_up(options, hosts))
-        demo.step("provision", "Ansible makes the hosts what their profiles say", lambda: provision(again=False))
-        demo.step("provision again", "a second run must find nothing to do", lambda: provision(again=True))
-        demo.step("exec", "one command everywhere, over SSH, host keys checked", exec_everywhere)
-        demo.step("facts", "what every host is", lambda: facts(hosts))
-        demo.step("probe", "what every path and the whole fleet reach", lambda: probe(hosts))
-        demo.step("launch", "a real distributed training job over all hosts", lambda: train(hosts))
+        started = time.monotonic()
+        up = ["lab", "up", "-n", str(hosts), *lab_options]
+        inventory = shown("A fleet on this machine", up)
+        os.environ["ANSIBLE_INVENTORY"] = inventory.strip()
+        console.print(f"$ export ANSIBLE_INVENTORY={inventory.strip()}", style="bold", markup=False, soft_wrap=True)
+        add("lab up", f"{hosts} hosts, each with its own network, files and sshd", started)
+
+        started = time.monotonic()
+        shown("Ansible brings the hosts to their profiles; a lab host cannot raise some limits", ["provision", "--yes"])
+        add("provision", "every host matches its profiles", started)
+
+        started = time.monotonic()
+        require_no_change(shown("A second run changes nothing", ["provision", "--yes"]))
+        add("provision again", "nothing to change", started)
+
+        started = time.monotonic()
+        shown("One command on all hosts", ["exec", "--", "uname", "-sr"])
+        add("exec", "identical output is shown once", started)
+
+        started = time.monotonic()
+        shown("Compare every host with its profiles and with the others", ["health"])
+        add("health", "no findings", started)
+
+        started = time.monotonic()
+        shown("Measure every network path", ["probe", "tcp", "--duration", "2", "--pairs", "ring"])
+        shown("Measure collectives over all hosts", ["probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3"])
+        add("probe", "the network, then collectives over all hosts", started)
+
+        started = time.monotonic()
+        add("launch", training_result(shown("Train a small transformer on all hosts", LAUNCH), hosts), started)
     finally:
-        if not keep:
-            demo.step("lab down", "nothing of it stays", lambda: (nodectl("lab", "down"), "gone"))
-    Console().print(demo.table())
-    console.print(closing(inventory, keep), soft_wrap=True)
-
-
-def share() -> tuple[Path, str]:
-    """Make what the lab's hosts share; return its folder, and a line."""
-    path = ensure_lab_share(lambda text: console.print(f"  {text}", soft_wrap=True))
-    size = sum(entry.stat().st_size for entry in (path / "wheels").glob("*.whl"))
-    return path, f"{size / 2**20:.0f} MiB of wheels in {path / 'wheels'}"
-
-
-def closing(inventory: str, keep: bool) -> str:
-    """Return the last lines."""
-    kept = f"The lab is still up: export ANSIBLE_INVENTORY={inventory}; nodectl lab down ends it.\n" if keep else ""
-    return (
-        f"\n{kept}Next, on real nodes:\n"
-        "  1. write them into inventory/hosts.yml (names, addresses, nodectl_hardware, nodectl_stack, nodectl_tuning)\n"
-        "  2. nodectl hostkeys show; nodectl hostkeys accept        compare the fingerprints first\n"
-        "  3. nodectl provision --check --diff; nodectl provision   what would change, then change it\n"
-        "  4. nodectl facts; nodectl probe tcp,nccl                 what they are, what they reach\n"
-        "  5. nodectl launch your_script.py -- ARGS                 nodectl jobs list | logs -f | stop"
-    )
+        shown("Remove the fleet", ["lab", "down"])
+    return table
 
 
 def main() -> int:
-    """Show it, and return the exit status."""
+    """Run the demo and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=4)
-    parser.add_argument("--rate", help="shape every link, e.g. 1gbit")
+    parser.add_argument("--rate", help="rate of every link, e.g. 1gbit")
     parser.add_argument("--delay", help="one-way delay of every link, e.g. 5ms")
-    parser.add_argument("--keep", action="store_true", help="leave the lab up")
     args = parser.parse_args()
     options = [word for name in ("rate", "delay") if getattr(args, name) for word in (f"--{name}", getattr(args, name))]
     try:
-        run(args.hosts, options, args.keep)
+        table = run(args.hosts, options)
     except DemoError as error:
-        console.print(f"[bold red]demo failed:[/] {error}")
+        console.print(f"demo failed: {error}", style="bold red", markup=False)
         return 1
+    Console().print(table)
+    console.print(CLOSING, markup=False, soft_wrap=True)
     return 0
 
 

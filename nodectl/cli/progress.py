@@ -72,7 +72,8 @@ def tallies(run: ProvisionRun) -> dict[str, dict[str, int]]:
 def tell_messages(run: ProvisionRun) -> None:
     """Print reports and problems to stderr, hosts that agree together."""
     for event, hosts in _grouped(run.reports):
-        note(f"{hosts}: {event.text}")
+        for line in event.text.splitlines():
+            note(f"{hosts}: {line}")
     for event, hosts in _grouped(run.problems):
         note(f"{hosts}: {event.outcome} at '{event.task}': {event.text}")
 

@@ -180,7 +180,7 @@ def read_event(kind: str, data: Mapping[str, Any], shown: str) -> TaskEvent | No
     if kind == "runner_on_ok":
         changed = bool(result.get("changed"))
         lines = [] if changed else [report_text(str(data.get("task_action", "")), result)]
-        lines += [f"warning: {text}" for text in result.get("warnings") or ()]
+        lines += [f"warning: {text}".replace(f" {host}: ", " ", 1) for text in result.get("warnings") or ()]
         return TaskEvent(host, task, "changed" if changed else "ok", "\n".join(filter(None, lines)))
     if kind == "runner_on_file_diff" and shown.strip():
         return TaskEvent(host, task, "diff", diff=shown.strip())
