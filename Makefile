@@ -25,9 +25,9 @@ OF_LINUX := (Path|open|scandir|listdir|glob)[(]f?"/(proc|sys|dev/shm)|"C[.]UTF-8
 
 LINTERS := lint-mypy lint-ansible lint-rest
 
-.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -51,7 +51,6 @@ lint-rest:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	! git grep --untracked -nE '$(OF_LINUX)' -- nodectl plugins/action plugins/lookup plugins/strategy ':!nodectl/payload' ':!nodectl/lab' ':!nodectl/workloads' ':!nodectl/common/process.py'
-	.venv/bin/python -m scripts.house --check
 	.venv/bin/python scripts/docs.py --check
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
@@ -72,10 +71,6 @@ docs: setup
 # the documentation, to be opened at .state/site/index.html; a page or link that is missing fails it
 site: setup
 	@$(MAKE) --no-print-directory build-site
-
-# the README's picture of a terminal, anew from two commands on a lab; needs root
-picture: setup
-	.venv/bin/python -m scripts.terminal_picture
 
 # not --quiet: warnings that are not shown are not counted, and --strict would let all of them pass
 build-site:

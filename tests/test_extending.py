@@ -107,7 +107,7 @@ SECTIONS = sections(_PAGE.read_text()) if _PAGE.exists() else []
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with the examples of all sections in it."""
     root = tmp_path_factory.mktemp("extending") / "nodectl"
     for name in _COPIED:
@@ -127,13 +127,13 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run(house: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run(checkout: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A program of this environment, in the copy, with the copy's nodectl."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NODECTL_", "PYTEST_"))}
-    env |= {"PYTHONPATH": str(house), "XDG_STATE_HOME": str(house / ".state"), "COLUMNS": "160"} | more
+    env |= {"PYTHONPATH": str(checkout), "XDG_STATE_HOME": str(checkout / ".state"), "COLUMNS": "160"} | more
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     process = subprocess.Popen(
-        argv, cwd=house, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        argv, cwd=checkout, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         out, err = process.communicate(timeout=WITHIN_S)
@@ -152,40 +152,40 @@ def test_the_page_has_what_it_promises() -> None:
 
 
 @pytest.fixture(scope="module")
-def tried(house: Path) -> str:
+def tried(checkout: Path) -> str:
     """What pytest says of the tests of all examples that need no hosts."""
     paths = [path for section in SECTIONS if not section.on_hosts for path in section.tests]
-    return examined(house, "-rfEp", *paths).stdout
+    return examined(checkout, "-rfEp", *paths).stdout
 
 
-def examined(house: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+def examined(checkout: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """pytest in the copy, whose temporary files lie in it, too: what others left in /tmp would be cleared up by it."""
-    own = ("-p", "no:cacheprovider", f"--basetemp={house / '.state' / 'tmp'}")
-    return run(house, sys.executable, "-m", "pytest", "-q", *own, *argv)
+    own = ("-p", "no:cacheprovider", f"--basetemp={checkout / '.state' / 'tmp'}")
+    return run(checkout, sys.executable, "-m", "pytest", "-q", *own, *argv)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
-def test_an_example_works_as_it_stands(house: Path, tried: str, section: Section) -> None:
+def test_an_example_works_as_it_stands(checkout: Path, tried: str, section: Section) -> None:
     assert section.tests, "each example has its test"
     if not section.on_hosts:
         assert_passed(tried, section.tests)
-    assert_shown(house, [each for each in section.commands if " -l " not in each[0]])
+    assert_shown(checkout, [each for each in section.commands if " -l " not in each[0]])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_examples_go_onto_hosts_and_come_off(house: Path, lab4: LabUnderTest) -> None:
+def test_examples_go_onto_hosts_and_come_off(checkout: Path, lab4: LabUnderTest) -> None:
     for section in SECTIONS:
         if section.on_hosts:
-            assert_passed(examined(house, "-rfEp", *section.tests).stdout, section.tests)
+            assert_passed(examined(checkout, "-rfEp", *section.tests).stdout, section.tests)
         commands = [each for each in section.commands if " -l " in each[0]]
-        assert_shown(house, commands, NODECTL_INVENTORY=lab4.inventory)
+        assert_shown(checkout, commands, NODECTL_INVENTORY=lab4.inventory)
 
 
-def assert_shown(house: Path, commands: Sequence[tuple[str, tuple[str, ...]]], **env: str) -> None:
+def assert_shown(checkout: Path, commands: Sequence[tuple[str, tuple[str, ...]]], **env: str) -> None:
     for command, lines in commands:
-        done = run(house, "bash", "-c", command.replace("nodectl ", f"{sys.executable} -m nodectl "), **env)
+        done = run(checkout, "bash", "-c", command.replace("nodectl ", f"{sys.executable} -m nodectl "), **env)
         shown = done.stdout + done.stderr
         missing = [line for line in lines if squeezed(line) not in squeezed(shown)]
         assert not missing, f"{command}: {missing}\n{shown}"
@@ -198,16 +198,16 @@ def assert_passed(said: str, paths: Sequence[str]) -> None:
         assert f"FAILED {path}" not in said and f"ERROR {path}" not in said, told
 
 
-def test_the_examples_are_as_clean_as_the_house(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_pass_the_linters(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [path for section in SECTIONS for path in section.files if path.endswith(".py")]
     for tool in (("check",), ("format", "--check", "--diff")):
-        done = run(house, "ruff", *tool, *files)
+        done = run(checkout, "ruff", *tool, *files)
         assert done.returncode == 0, done.stdout + done.stderr
-    done = run(house, "mypy", "--cache-dir", str(_ROOT / ".mypy_cache"), *files)
+    done = run(checkout, "mypy", "--cache-dir", str(_ROOT / ".mypy_cache"), *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    monkeypatch.setattr(test_imports, "PACKAGE", house / "nodectl")
-    for path in [house / name for name in files if name.startswith("nodectl/")]:
-        assert not test_imports.undrawn(path) and not test_imports.libraries_away(path), path
+    monkeypatch.setattr(test_imports, "PACKAGE", checkout / "nodectl")
+    for path in [checkout / name for name in files if name.startswith("nodectl/")]:
+        assert not test_imports.unlisted(path) and not test_imports.libraries_away(path), path
 
 
 def squeezed(text: str) -> str:

@@ -1,7 +1,6 @@
-"""The rules of the house about imports, and what the oldest Python on a node can run."""
+"""Which package may import which, and the Python 3.8 that nodes may have."""
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import statements
-
 PACKAGE = Path(__file__).resolve().parent.parent / "nodectl"
 # what the build writes is a version and no more
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "_version.py")
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
-GROUND = "ground"
-BESIDE = "beside"
+BASE = "base"
+SEPARATE = "separate"
 # every package may use these pure parts of what runs on nodes
 SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
@@ -38,7 +35,7 @@ SHARED_WITH_NODES = {
     "nodectl.workloads.meaning",
     "nodectl.workloads.settings",
 }
-# what the two modules beside the packages import
+# imports of the two modules outside the packages
 OUTSIDE = {"__main__": {"cli", "errors"}, "__init__": {"transport"}}
 # who may use which library
 HOMES = {
@@ -80,6 +77,16 @@ def imported(path: Path) -> tuple[str, ...]:
     return tuple(imports(path))
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the module and every statement in it; expressions, a dozen times as many, are left out."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for branch in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, branch, ())
+
+
 def imports(path: Path) -> Iterator[str]:
     for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -100,85 +107,78 @@ def name(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """The picture of docs/architecture.md: the number of each package's floor, what it may import, the ground floor."""
+class Layers:
+    """The table of docs/architecture.md: each package's layer, its permitted imports, and the base packages."""
 
-    floors: dict[str, int]
+    number: dict[str, int]
     may_import: dict[str, set[str]]
-    ground: tuple[str, ...]
+    base: tuple[str, ...]
 
 
-def read_picture(text: str) -> House:
-    """The lines between `floor  package` and the end of its block; a line without a package goes on with the last."""
-    block = text.split("floor  package", 1)[1].split("```", 1)[0].splitlines()[1:]
-    floors: dict[str, int] = {}
+def read_layers(text: str) -> Layers:
+    """Read the block that starts with `layer    package`; a line without a package continues the previous one."""
+    block = text.split("layer    package", 1)[1].split("```", 1)[0].splitlines()[1:]
+    number: dict[str, int] = {}
     may_import: dict[str, set[str]] = {}
-    ground: tuple[str, ...] = ()
-    floor, package = 0, ""
+    base: tuple[str, ...] = ()
+    layer, package = 0, ""
     for line in block:
-        left, words = line[:7].strip(), line[7:].split()
-        if left in (GROUND, BESIDE):
-            floors |= dict.fromkeys(words, -1)
-            ground = tuple(words) if left == GROUND else ground
-            # on the ground floor each stands on those after it
-            may_import |= {word: set(words[words.index(word) + 1 :]) if left == GROUND else set() for word in words}
+        left, words = line[:9].strip(), line[9:].split()
+        if left in (BASE, SEPARATE):
+            number |= dict.fromkeys(words, -1)
+            base = tuple(words) if left == BASE else base
+            # a base package may import those listed after it
+            may_import |= {word: set(words[words.index(word) + 1 :]) if left == BASE else set() for word in words}
             continue
-        floor = int(left) if left else floor
-        if not line[7:].startswith(" "):
+        layer = int(left) if left else layer
+        if not line[9:].startswith(" "):
             package, *words = words
-            floors[package] = floor
+            number[package] = layer
         may_import.setdefault(package, set()).update(word for word in words if word != "-")
-    return House(floors, may_import, ground)
+    return Layers(number, may_import, base)
 
 
-HOUSE = read_picture(PICTURE.read_text())
-GROUND_FLOOR = set(HOUSE.ground)
+LAYERS = read_layers(PICTURE.read_text())
 
 
-def test_every_package_is_drawn_once() -> None:
-    there = {part(path) for path in FILES} - {"__init__", "__main__"}
-    assert set(HOUSE.floors) == there
-    block = PICTURE.read_text().split("floor  package", 1)[1].split("```", 1)[0]
-    assert all(len(re.findall(rf"^.{{7}}{package} ", block, re.MULTILINE)) <= 1 for package in there)
+def test_every_package_is_listed() -> None:
+    assert set(LAYERS.number) == {part(path) for path in FILES} - {"__init__", "__main__"}
 
 
-def test_every_package_stands_on_lower_floors() -> None:
+def test_every_package_imports_only_lower_layers() -> None:
     above = {
         (package, used)
-        for package, floor in HOUSE.floors.items()
-        for used in HOUSE.may_import[package]
-        if floor >= 0 and HOUSE.floors[used] >= floor
+        for package, layer in LAYERS.number.items()
+        for used in LAYERS.may_import[package]
+        if layer >= 0 and LAYERS.number[used] >= layer
     }
     assert not above
 
 
-def test_packages_import_only_what_the_picture_shows() -> None:
-    assert {name(path): strays for path in FILES if (strays := undrawn(path))} == {}
+def test_packages_import_only_what_the_table_permits() -> None:
+    assert {name(path): strays for path in FILES if (strays := unlisted(path))} == {}
 
 
-def undrawn(path: Path) -> set[str]:
-    """The packages that a file imports and that the picture does not show below its own."""
+def unlisted(path: Path) -> set[str]:
+    """The packages that a file imports without permission."""
     home = part(path)
     names = {each for each in imported(path) if each.startswith("nodectl.")}
     used = {each.split(".")[1] for each in names if not each.startswith(tuple(SHARED_WITH_NODES))}
     used -= {"__version__", "_version", home}
     if home in OUTSIDE:
         return used - OUTSIDE[home]
-    ground = GROUND_FLOOR if HOUSE.floors[home] >= 0 else set()
-    return used - HOUSE.may_import[home] - ground
+    base = set(LAYERS.base) if LAYERS.number[home] >= 0 else set()
+    return used - LAYERS.may_import[home] - base
 
 
-def test_the_picture_shows_no_import_that_is_not_there() -> None:
+def test_the_table_permits_no_import_that_is_unused() -> None:
     used: dict[str, set[str]] = {}
     for path in FILES:
         used.setdefault(part(path), set()).update(own_parts(path))
-    drawn = {(package, each) for package, others in HOUSE.may_import.items() for each in others}
-    assert {(package, each) for package, each in drawn - standing_on_the_ground() if each not in used[package]} == set()
-
-
-def standing_on_the_ground() -> set[tuple[str, str]]:
-    """What the ground floor may import of itself: its order is a rule, whether it is made use of or not."""
-    return {(package, each) for package in HOUSE.ground for each in HOUSE.may_import[package]}
+    permitted = {(package, each) for package, others in LAYERS.may_import.items() for each in others}
+    # the order of the base packages is a rule, whether or not it is used
+    ordered = {(package, each) for package in LAYERS.base for each in LAYERS.may_import[package]}
+    assert {(package, each) for package, each in permitted - ordered if each not in used[package]} == set()
 
 
 def test_no_module_imports_another_that_leads_back_to_it() -> None:
@@ -263,25 +263,3 @@ def without_annotations(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from without_annotations(child)
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("match x:\n    case 1: pass\n", "2: Pattern matching is only supported in Python 3.10 and greater"),
-        ("def f(a: list[int]) -> None: ...\n", "1: list[int] outside an annotation"),
-        ("from __future__ import annotations\nX = dict[str, int]\n", "2: dict[str, int] outside an annotation"),
-        ("'a'.removeprefix('b')\n", "1: removeprefix"),
-        ("from itertools import pairwise\n", "1: pairwise"),
-        ("import os\nos.unshare(1)\n", "2: os.unshare"),
-        ("zip(a, b, strict=True)\n", "1: strict"),
-    ],
-)
-def test_the_judge_of_python_3_8_notices(source: str, said: str) -> None:
-    assert list(too_new(source)) == [said]
-
-
-def test_the_judge_of_python_3_8_lets_annotations_be() -> None:
-    assert (
-        list(too_new("from __future__ import annotations\ndef f(a: list[int] | None) -> dict[str, int]: ...\n")) == []
-    )

@@ -1,4 +1,4 @@
-"""A probe's declaration: what is wrong with it is told at once, and what it says agrees with the rest of the house."""
+"""A probe's declaration: errors are reported on load, and it agrees with the rest of the project."""
 
 import importlib
 import sys
