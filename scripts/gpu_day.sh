@@ -145,7 +145,7 @@ run() {
     step why 20 job.txt "${here_only[@]}" jobs why
     step accept 120 accept.txt "${here_only[@]}" accept --level quick "${level[@]}"
     step gpu_truth 300 gpu_truth.txt python "$work/benchmarks/gpu_truth.py" "${truth[@]}"
-    # a certificate, the job's folder with its black box, and what the probes kept
+    # the acceptance, the job's folder with its black box, and what the probes kept
     tar -C "$work" -czf "$out/kept.tar.gz" recording state 2>/dev/null
     printf '%-12s  %d s of %d\n' whole "$SECONDS" "$limit" | tee -a "$out/summary.txt"
     ! grep -q 'ended by an error' "$out/summary.txt"

@@ -16,39 +16,24 @@ from nodectl.recordings.source import LiveSource
 if TYPE_CHECKING:
     from nodectl.model.host import Host
     from nodectl.model.recording import Command
-    from nodectl.model.result import CommandResult
     from nodectl.recordings.source import Source
 
 
-def commands_of(app: App, host: Host) -> tuple[Command, ...]:
+def _commands_of(app: App, host: Host) -> tuple[Command, ...]:
     """Return all that a vendor may ask for: what `nodectl record` asks, and NVIDIA's own report."""
     from nodectl.facts.catalogue import commands_for, facts_for
     from nodectl.health.host import LIVE
     from nodectl.health.site import commands_on
-    from nodectl.ledger.bundle.evidence import COMMANDS
+    from nodectl.ledger.evidence import BUG_REPORT
     from nodectl.recordings.save import sysctl_keys
 
     facts = facts_for(sysctl_keys(app.profile_dirs), occasions=LIVE)
-    return (*commands_for(host, facts), *commands_on(host, app.site_checks), *COMMANDS)
+    return (*commands_for(host, facts), *commands_on(host, app.site_checks), BUG_REPORT)
 
 
-def judged(app: App, host: Host, answer: Recording | CommandResult) -> tuple[Finding, ...]:
-    """Return what health finds in the answer; nothing where the host's variables cannot be used, which is told."""
-    from nodectl.checks.judge import all_traces_first
-    from nodectl.health.host import LIVE, REPLAYED, judge_answer, order_of
-
-    occasions = LIVE if app.replay is None else REPLAYED
-    try:
-        order = order_of(host, {}, app.profile_dirs, occasions=occasions, site=app.site_checks)
-    except NodectlError as error:
-        note(f"{host.name}: not judged: {error}")
-        return ()
-    return tuple(all_traces_first(judge_answer(order, answer).findings))
-
-
-def keep(app: App, recording: Recording, findings: Iterable[Finding]) -> None:
+def _keep(app: App, recording: Recording, findings: Iterable[Finding]) -> None:
     """Keep the outputs where a finding's action would end its traces; where that fails it is told, and no error."""
-    from nodectl.ledger.bundle import evidence
+    from nodectl.ledger import evidence
 
     try:
         place = evidence.keep(app.fleet, recording, findings)
@@ -65,13 +50,13 @@ def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Fin
 
     wanted = {finding.host for finding in findings if finding.ends_traces}
     try:
-        named = [(host, commands_of(app, host)) for host in hosts if host.name in wanted]
+        named = [(host, _commands_of(app, host)) for host in hosts if host.name in wanted]
     except NodectlError as error:
         note(f"warning: no evidence is kept: {error}")
         return
     for (host, _), answer in fan_out(named, lambda asked: source.one(*asked), app.forks):
         if isinstance(answer, Recording):
-            keep(app, answer, [finding for finding in findings if finding.host == host.name])
+            _keep(app, answer, [finding for finding in findings if finding.host == host.name])
         else:
             note(f"warning: {host.name}: its evidence is not kept: {answer.error}")
 

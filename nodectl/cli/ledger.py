@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import EXISTING_FOLDER, FILE, OneOf
+from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note, result, terminal_width
 from nodectl.common.nodeset import unfolded
 from nodectl.common.process import operator
@@ -92,30 +91,6 @@ def show(app: App, target: str) -> None:
         "events": [event_document(event) for event in life],
     }
     app.show("ledger", document, "\n".join(life_lines(life, key, place, holds, cordons)))
-
-
-@ledger.command()
-@click.argument("target", metavar="HOST|UUID", shell_complete=completing.host)
-@click.option("--into", type=FILE, metavar="FILE", help="Write the archive there; - is standard output.")
-@click.option(
-    "--before",
-    "earlier",
-    type=EXISTING_FOLDER,
-    multiple=True,
-    metavar="DIR",
-    help="Add an earlier recording of the host (`nodectl record`); may be repeated.",
-)
-@click.pass_obj
-def bundle(app: App, target: str, into: Path | None, earlier: tuple[Path, ...]) -> None:
-    """Write one archive for a vendor's support: a text for its form, certificate, history, raw outputs before and now.
-
-    Names, addresses and secrets are masked; serial numbers, GPU UUIDs and models stay.  A part's UUID or serial number
-    stands for the host that it was last seen in.  Ends with 3 where the host did not answer: the archive has what was
-    kept of it.
-    """
-    from nodectl.cli.bundle import bundle_of
-
-    bundle_of(app, target, into, earlier)
 
 
 @ledger.command()

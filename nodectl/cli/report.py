@@ -337,7 +337,7 @@ def _with_history(app: App, content: Content, *, needed: bool) -> Content:
     with history:
         nature = nature_of(members, None)
         kept = past(history, nature)
-        accepted = [one for complete in (True, False) if (one := latest(app.fleet, complete=complete))]
+        accepted = [one] if (one := latest(app.fleet)) else []
         return replace(
             content,
             acceptances=(*content.acceptances, *accepted),

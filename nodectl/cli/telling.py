@@ -58,7 +58,7 @@ def tell_health(app: App, findings: Sequence[Finding]) -> None:
         from nodectl.ledger.accept import store
 
         desk.tell_health(findings)
-        if (last := store.latest(app.fleet, complete=True)) is not None:
+        if (last := store.latest(app.fleet)) is not None:
             desk.tell_certificate(last, time.time())
 
     _tell(app, tell)

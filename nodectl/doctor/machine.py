@@ -73,7 +73,7 @@ _PARTS = ("playbooks", "plugins", "roles")
 _OPENSSH = ("openssh-client", "openssh-clients", "openssh")
 _PROGRAMS = {
     "ssh": ("playbooks, and hosts that ~/.ssh/config says something of", *_OPENSSH),
-    "ssh-keygen": ("keys of your own, and signed certificates", *_OPENSSH),
+    "ssh-keygen": ("keys of your own, and signatures", *_OPENSSH),
 }
 _INSTALLERS = (("sudo apt-get", 1), ("sudo dnf", 2), ("sudo yum", 2), ("sudo zypper", 2), ("brew", 3))
 

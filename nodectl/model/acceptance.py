@@ -125,8 +125,7 @@ class HostAcceptance:
 class Acceptance:
     """One run of `nodectl accept`; times are seconds since 1970, `ended` is None while it is not complete.
 
-    `nature` is measured, lab or recorded: what the figures are of. `nonce` is a text that nobody could know before, of
-    whom asked for it where one was given; `asked` says what was asked for, whatever came of it.
+    `nature` is measured, lab or recorded: what the figures are of.
     """
 
     id: str
@@ -140,8 +139,6 @@ class Acceptance:
     hosts: tuple[HostAcceptance, ...] = ()
     seen: tuple[Seen, ...] = ()
     taken: tuple[Taken, ...] = ()
-    nonce: str = ""
-    asked: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError where a time is none that a calendar has: it may be somebody's document."""

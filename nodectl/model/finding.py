@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from nodectl.model.status import Status
 
-# the command that keeps what an action would end; a remedy that begins with it is of such a finding
-BUNDLE = "nodectl ledger bundle"
+# a remedy that begins so is of a finding whose action ends the traces of the fault
+_SAVE = "save its traces for the vendor first"
 _ENDS_TRACES, _OF_DRIVER = ("reset GPU", "reboot", "replace"), ("xid", "sxid")
 _SAID = re.compile(r"\b(?:reset|reboot|replace|reseat)|nvidia-smi -r\b")
 
@@ -36,7 +36,7 @@ class Finding:
     @property
     def ends_traces(self) -> bool:
         """Return whether its action ends the traces of a fault that a vendor asks for."""
-        return BUNDLE in self.remedy
+        return _SAVE in self.remedy
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle, which would look up the fields of each: of a large fleet a hundred thousand cross processes."""
@@ -49,7 +49,7 @@ def traces_first(finding: Finding) -> Finding:
     wrong = finding.status in (Status.FAILED, Status.WARNING) and not finding.ends_traces
     if not wrong or not (said or finding.action in _ENDS_TRACES):
         return finding
-    keep = f"`{BUNDLE} {shlex.quote(finding.host)}`, which a vendor asks for"
+    keep = f"{_SAVE} (`nodectl record traces -l {shlex.quote(finding.host)}`; of a GPU also nvidia-bug-report.sh)"
     return replace(finding, remedy=f"{keep}; then {finding.remedy}" if finding.remedy else keep)
 
 

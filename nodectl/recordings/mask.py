@@ -206,21 +206,16 @@ def _styled(original: str, address: ipaddress.IPv6Address) -> str:
 
 _ADDRESSES = {"ipv4", "ipv6"}
 _BETWEEN = "\x1f"
+
+
 # a word of what stays; the letters before a GPU's UUID are a word of their own
-_KEPT = re.compile(r"(?<![A-Za-z0-9])(?!GPU-)[A-Za-z0-9]+(?:[-._/:]+[A-Za-z0-9]+)*")
-
-
 class Masker:
-    """Pseudonyms for all hosts of a recording together.
+    """Pseudonyms for all hosts of a recording together."""
 
-    `kept` are serial numbers, UUIDs and models that stay: what a vendor is asked to replace is known by them.
-    """
-
-    def __init__(self, hosts: Sequence[str], users: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
+    def __init__(self, hosts: Sequence[str], users: Iterable[str] = ()) -> None:
         width = max(2, len(str(len(hosts))))
         self._hosts = {host: f"host{number:0{width}d}" for number, host in enumerate(hosts, 1)}
-        self._kept = {word.lower() for value in kept for word in _KEPT.findall(value)}
-        self._words: dict[str, str] = {word: word for value in kept for word in _KEPT.findall(value)}
+        self._words: dict[str, str] = {}
         for host in hosts:
             self._add_host(host, self._hosts[host])
         self._users = 0
@@ -314,7 +309,7 @@ class Masker:
     def _pseudonym(self, kind: str, value: str) -> str:
         if kind == "word":
             return self._words[value]
-        return value if value.lower() in self._kept else self._pseudonyms.of(kind, value)
+        return self._pseudonyms.of(kind, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
         for reason, names in alike[:most]:
             lines += _reason(reason, names)
         if len(alike) > most:
-            lines.append(f"and {len(alike) - most} more of status {status}: --output json, or the certificate")
+            lines.append(f"and {len(alike) - most} more of status {status}: --output json")
         yield lines
 
 

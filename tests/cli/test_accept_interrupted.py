@@ -1,8 +1,9 @@
-"""`nodectl accept` that is interrupted before its first step: nothing is there to go on with, and it says so."""
+"""`nodectl accept` that is interrupted says what was kept."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,22 +12,21 @@ import pytest
 
 from nodectl.cli.accept import _carried_out
 from nodectl.ledger.accept import store
-from tests.ledger.accept.made import acceptance, done
+from nodectl.ledger.accept.judge import verdicts
+from tests.ledger.accept.made import acceptance, done, means
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.mark.parametrize(
-    ("kept", "said"), [(False, "nothing is kept"), (True, "continue it: nodectl accept --resume ")]
-)
+@pytest.mark.parametrize("kept", [False, True])
 def test_what_is_kept_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, kept: bool, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, kept: bool
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     own = acceptance(done("health"))
     if kept:
-        store.save(own, store.folder_of(own.id))
+        own = replace(own, hosts=verdicts(own.steps, (), {}, means()))
 
     @contextmanager
     def interrupted(*_: Any, **__: Any) -> Iterator[None]:
@@ -37,4 +37,5 @@ def test_what_is_kept_is_said(
     app: Any = SimpleNamespace(hosts=[])
     with pytest.raises(KeyboardInterrupt):
         _carried_out(app, own, {}, force=False, limited=False)
-    assert said in capsys.readouterr().err
+    told = str(store.folder_of(own.id) / store.DOCUMENT) if kept else "nothing was tried yet"
+    assert f"the acceptance was ended early; {'what it found so far: ' * kept}{told}" in capsys.readouterr().err

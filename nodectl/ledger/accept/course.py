@@ -29,9 +29,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, host_finding
 from nodectl.probes.lost import Loss, Watched
-from nodectl.probes.outliers import slow
 from nodectl.probes.registry import declarations, kind_of
-from nodectl.probes.schedule import at_once
 from nodectl.probes.series import run_probes
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -287,8 +285,6 @@ class Course:
             return diagnose(self.around.transport, hosts, run, self.around.forks)
         if kind.name == BURN:
             return burn(self.around.look, self._loads(hosts), hosts, ends_at, self.around.note)
-        if kind.scope is Scope.GROUP:
-            return self._groups(kind, hosts, ends_at)
         return self._probe(kind, hosts, ends_at)
 
     def _options(self, kind: StepKind, names: Sequence[str]) -> Mapping[str, Any]:
@@ -311,23 +307,11 @@ class Course:
         loads: list[Callable[[float], ProbeResult]] = []
         for step in self.acceptance.steps:
             kind = step_kind(step.name)
-            if step.state is not StepState.DONE or not kind.probe or kind.scope is Scope.GROUP:
+            if step.state is not StepState.DONE or not kind.probe:
                 continue
             if kind.device or kind.scope is Scope.FLEET or kind.name == "memory":
                 loads.append(lambda ends_at, kind=kind: self._probe(kind, hosts, ends_at))  # type: ignore[misc]
         return loads
-
-    def _groups(self, kind: StepKind, hosts: Sequence[Host], ends_at: float | None) -> ProbeResult:
-        """Measure collectives over groups of 4, 8, … hosts, those of one size at once; a slow group is named."""
-        result, size = ProbeResult(), 4
-        while size < len(hosts):
-            groups = [hosts[first : first + size] for first in range(0, len(hosts) - size + 1, size)]
-            self.around.note(f"step {kind.name}: {counted(len(groups), 'group')} of {size}")
-            results = at_once(self.around.transport, groups, lambda group: self._probe(kind, group, ends_at))
-            result += sum(results, ProbeResult())
-            result += ProbeResult(findings=tuple(_slow_groups(results)))
-            size *= 2
-        return result
 
     def _without(self, step: Step, names: Sequence[str]) -> None:
         """Record for each remaining host that the step was not tried, because it needs more hosts."""
@@ -373,27 +357,6 @@ class Course:
 
 def _is_cut(finding: Finding) -> bool:
     return finding.status is Status.UNKNOWN
-
-
-def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
-    """Return the groups well below the others of their size; of two that differ nobody knows which is right."""
-    best = {
-        measurement.hosts: measurement.value
-        for result in results
-        for measurement in sorted(result.measurements, key=lambda each: each.value)
-    }
-    values = {fold(hosts): value for hosts, value in best.items()}
-    members = {fold(hosts): hosts for hosts in best}
-    slow_ones = []
-    for name, one in slow(values, values).items():
-        if one.culprit:
-            actual = f"{100 * one.share:.0f} % of what the other groups of {len(members[name])} reach"
-            remedy = f"measure its pairs: nodectl -l {name} probe nccl --scope pairs"
-            hosts = members[name]
-            slow_ones.append(
-                Finding(hosts[0], "groups", Status.WARNING, name, actual=actual, remedy=remedy, hosts=hosts)
-            )
-    return slow_ones
 
 
 # a busy machine is no fault; who waits for a job does not wait for ever

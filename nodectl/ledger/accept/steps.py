@@ -32,13 +32,12 @@ class Scope(StrEnum):
 
     NODE = "node"
     PAIR = "pair"
-    GROUP = "group"
     FLEET = "fleet"
 
     @property
     def least_hosts(self) -> int:
         """Return how many hosts the step needs at least."""
-        return {Scope.NODE: 1, Scope.PAIR: 2, Scope.GROUP: 5, Scope.FLEET: 2}[self]
+        return 1 if self is Scope.NODE else 2
 
 
 # options of the probe by level; a level that is not named does not have the step
@@ -88,7 +87,7 @@ class StepKind:
     def lacking(self, hosts: Sequence[Means]) -> str:
         """Return why it cannot be measured on these hosts; "" where it can."""
         if len(hosts) < self.scope.least_hosts:
-            return "only one host is selected" if len(hosts) == 1 else f"{len(hosts)} hosts are too few"
+            return "only one host is selected"
         if self.device and all(host.recorded for host in hosts):
             return "the hardware of these hosts is recorded, and computes nothing"
         probe_needs = declarations()[self.probe].needs if self.probe else ()
@@ -161,11 +160,6 @@ def _health_s(options: Mapping[str, Any], crowd: Crowd) -> float:
 def _diag_s(options: Mapping[str, Any], crowd: Crowd) -> float:
     """NVIDIA's own figures of `dcgmi diag -r`: some seconds, two minutes, a quarter of an hour."""
     return {1: 10.0, 2: 150.0, 3: 900.0}[int(options["run"])]
-
-
-def _groups_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    sizes = max(0, (crowd.hosts - 1).bit_length() - 2)
-    return sizes * _ranks("nccl", _cases)(options, crowd)
 
 
 def _on_hosts(
@@ -267,15 +261,6 @@ STEPS: tuple[StepKind, ...] = (
         needs=_TORCH,
     ),
     StepKind(
-        "groups",
-        "collectives over growing groups of hosts",
-        Scope.GROUP,
-        {Level.STANDARD: {**_ONE_REDUCE, "sizes": Sizes((16 << 20,))}},
-        _groups_s,
-        "nccl",
-        needs=_TORCH,
-    ),
-    StepKind(
         "nccl",
         "collectives over all hosts",
         Scope.FLEET,
@@ -317,7 +302,6 @@ def step_kind(name: str) -> StepKind:
 # where a budget is too short, these are given up first, in this order
 _GIVEN_UP = (
     "storage",
-    "groups",
     "nccl-pairs",
     "nics",
     "rdma-node",

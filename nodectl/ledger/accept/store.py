@@ -1,4 +1,4 @@
-"""Acceptances that are kept, each in a folder of its own, and refusals to continue one elsewhere."""
+"""Acceptances that are kept, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from nodectl import __version__
 from nodectl.common.documents import values_of
-from nodectl.common.few import few
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
-from nodectl.ledger.accept.means import Means
-from nodectl.ledger.accept.steps import STEPS, Level
-from nodectl.model.acceptance import LATEST_S, Acceptance, StepState
+from nodectl.model.acceptance import Acceptance, StepState
 from nodectl.model.status import Status
 
 SCHEMA = "nodectl.accept/1"
@@ -75,9 +71,9 @@ def find(name: str) -> Acceptance:
     return one
 
 
-def latest(fleet: str, *, complete: bool) -> Acceptance | None:
-    """Return the latest acceptance of the fleet that has come to its end, or that has not; None where there is none."""
-    return next((one for one in _of_fleet(fleet) if (one.ended is not None) is complete), None)
+def latest(fleet: str) -> Acceptance | None:
+    """Return the fleet's latest acceptance that has ended; None if there is none."""
+    return next((one for one in _of_fleet(fleet) if one.ended is not None), None)
 
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
@@ -109,37 +105,3 @@ def _documents() -> list[Path]:
     """All, the latest first."""
     paths = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
     return sorted((path for path in paths if _ID.fullmatch(path.parent.name)), reverse=True)
-
-
-_ANOTHER = "begin another: nodectl accept"
-
-
-def refuse_strange(begun: Acceptance, fleet: str) -> None:
-    """Raise UsageError where it is of another fleet, or not as this version begins one: older, newer, or edited."""
-    if begun.fleet != fleet:
-        first, this = (" -i ".join(one.splitlines()) for one in (begun.fleet, fleet))
-        message = f"acceptance {begun.id} was begun with -i {first}, and this is -i {this}"
-        raise UsageError(message, f"nodectl -i {first} accept --resume {begun.id}")
-    names = [step.name for step in begun.steps]
-    order = [kind.name for kind in STEPS if kind.name in names]
-    wrong = {
-        f"its level {begun.level!r}": begun.level not in list(Level),
-        "the list of its steps": names != order or not names,
-        "a time in it": not all(0 <= step.planned_s < LATEST_S for step in begun.steps),
-    }
-    for what, is_wrong in wrong.items():
-        if is_wrong:
-            raise UsageError(f"acceptance {begun.id}: {what} was not written by nodectl {__version__}", _ANOTHER)
-
-
-def refuse_untried(begun: Acceptance, means: Mapping[str, Means]) -> None:
-    """Raise UsageError where a host has a part that the steps which are done have not tried."""
-    for host in begun.hosts:
-        now = means.get(host.host)
-        if now is None or host.left_after or not host.parts:
-            continue
-        tried = {(part.kind, part.id) for part in host.parts}
-        if new := [part for part in now.parts if (part.kind, part.id) not in tried]:
-            parts = few([f"the {part.kind} {part.id}" for part in new])
-            message = f"acceptance {begun.id}: {host.host} has {parts} now, which was not tried"
-            raise UsageError(message, _ANOTHER)

@@ -128,7 +128,7 @@ def _overview(fleet: _Fleet, acceptance: Acceptance | None) -> Iterator[Block]:
     yield Tally(tuple((Mark(one.status, _word(one, is_accept)), counts[one]) for one in NodeVerdict))
     if acceptance is not None:
         began, ended = _clock(acceptance.began), acceptance.ended
-        took = f"until {_clock(ended)}" if ended is not None else "and is NOT complete: `nodectl accept --resume`"
+        took = f"until {_clock(ended)}" if ended is not None else "and is NOT complete"
         yield Text(f"Acceptance {acceptance.id}, level {acceptance.level}: began {began}, {took}.")
     else:
         yield Text("A look at the hosts (`nodectl health`), no acceptance: nothing was measured under load for it.")

@@ -227,8 +227,6 @@ class Accept(TypedDict):
     ended: float | None
     nature: str
     nodectl: str
-    nonce: str
-    asked: str
     steps: list[Step]
     hosts: list[HostAcceptance]
     seen: list[Seen]

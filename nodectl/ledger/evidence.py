@@ -13,7 +13,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nodectl.common.few import clipped
@@ -23,11 +23,8 @@ from nodectl.errors import NodectlError
 from nodectl.facts.base import script
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Command, Recording
-from nodectl.recordings.folder import read_host
 from nodectl.recordings.save import prepare, write_host
 
-BUG_REPORT, _BOXES = "nvidia-bug-report", "black-boxes"
-_BEGINS = "Start of NVIDIA bug report log file"
 _SCHEMA, _ABOUT = "nodectl.evidence/1", "evidence.json"
 _DRAFT = ".draft-"
 _KEPT = 4
@@ -45,28 +42,8 @@ status=$?
 if [ -s report.log.gz ]; then gzip -dc report.log.gz; elif [ -s report.log ]; then cat report.log; else cat said; fi
 exit "$status"
 """
-# of the node's last jobs that ended with an Xid
-_BLACK_BOXES = """\
-cd "${XDG_STATE_HOME:-$HOME/.local/state}/nodectl/jobs" 2>/dev/null || exit 3
-for file in $(ls -t -- */black_box/*.end.jsonl 2>/dev/null | head -n 20); do
-  ! grep -qE '"xids": ?\\[[^]]' -- "$file" || printf '%s\\n' "$file"
-done | head -n 3 | while read -r file; do cat -- "$file"; done
-"""
-# beside the commands of the facts, of which NVIDIA's report repeats the most
-COMMANDS = (
-    Command(BUG_REPORT, script(BUG_REPORT, _REPORT).argv, deadline_s=_REPORT_S + 15),
-    Command("dcgmi-version", ("dcgmi", "-v"), hardware=True),
-    script(_BOXES, _BLACK_BOXES),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A host's raw outputs at a time, and why they were taken: what the findings said."""
-
-    time: float
-    reasons: tuple[str, ...]
-    recording: Recording
+# in addition to the commands of the facts
+BUG_REPORT = Command("nvidia-bug-report", script("nvidia-bug-report", _REPORT).argv, deadline_s=_REPORT_S + 15)
 
 
 def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path | None:
@@ -86,7 +63,7 @@ def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path 
         "schema": _SCHEMA,
         "host": recording.host,
         "time": recording.time or time.time(),
-        "reasons": [told(finding) for finding in wanted],
+        "reasons": [_line(finding) for finding in wanted],
         "marks": sorted(marks),
     }
     try:
@@ -102,18 +79,7 @@ def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path 
     return place / name
 
 
-def kept(fleet: str, host: str) -> tuple[Evidence, ...]:
-    """Return what was kept of the host, the newest first; what cannot be read is passed over."""
-    return tuple(found for path in reversed(_folders(_place(fleet, host))) if (found := _read(path, host)) is not None)
-
-
-def has_report(recording: Recording) -> bool:
-    """Return whether NVIDIA's own report is in it, be it cut at its deadline."""
-    entry = recording.entries.get(BUG_REPORT)
-    return entry is not None and _BEGINS in entry.stdout[:4096]
-
-
-def told(finding: Finding) -> str:
+def _line(finding: Finding) -> str:
     """Return a finding on one line."""
     name = " ".join(filter(None, (finding.check, finding.subject)))
     return " ".join(f"{name}: {clipped(finding.actual, _SHOWN)} (action: {finding.action})".split())
@@ -121,7 +87,8 @@ def told(finding: Finding) -> str:
 
 def _place(fleet: str, host: str) -> Path:
     """Return the host's folder: fleets may share names, and a name may be longer than a folder's."""
-    return state_dir() / "evidence" / hashlib.sha256(f"{fleet}\0{host}".encode(errors="surrogatepass")).hexdigest()[:24]
+    digest = hashlib.sha256(f"{fleet}\0{host}".encode(errors="surrogatepass")).hexdigest()[:8]
+    return state_dir() / "evidence" / f"{folder_name(_name(host))}-{digest}"
 
 
 def _name(host: str) -> str:
@@ -146,15 +113,6 @@ def _about(path: Path) -> dict[str, list[str]]:
     except NodectlError:
         return {}
     return about if isinstance(about, dict) and about.get("schema") == _SCHEMA else {}
-
-
-def _read(path: Path, host: str) -> Evidence | None:
-    about = _about(path)
-    try:
-        recording = read_host(path / folder_name(_name(host)), host, path.name)
-        return Evidence(float(str(about["time"])), tuple(map(str, about["reasons"])), replace(recording, recorded=None))
-    except (NodectlError, KeyError, ValueError, TypeError):
-        return None
 
 
 def _thin_out(place: Path) -> None:
