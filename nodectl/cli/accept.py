@@ -28,7 +28,6 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.rights import tell_unseen
-from nodectl.cli.slurm_nodes import Drain, Via, taken
 from nodectl.cli.telling import tell_acceptance
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.documents import new_id
@@ -63,7 +62,6 @@ class _Options:
     )
     dry_run: bool = option("--dry-run", "Print the plan with its times, and start nothing.")
     cordon: bool = option("--cordon", "Cordon the hosts that are rejected (`nodectl ledger`).")
-    slurm: Via
     out: Path | None = option(
         "-o --out", "Write the result as JSON and the hosts' raw outputs into this folder.", type=FOLDER, metavar="DIR"
     )
@@ -86,11 +84,6 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
     Exit status 1: a node is rejected; 3: of one it could not be told; 0: all are accepted.
     """
-    with taken(app, None if asked.dry_run else asked.slurm, "accept", asked.budget) as drain:
-        _judge(app, asked, drain, force=force)
-
-
-def _judge(app: App, asked: _Options, drain: Drain, *, force: bool) -> None:
     acceptance, means = _planned(app, asked.level, asked.budget)
     tell_unseen(app)
     plan = plan_text(acceptance.steps, terminal_width())
@@ -102,8 +95,6 @@ def _judge(app: App, asked: _Options, drain: Drain, *, force: bool) -> None:
         with writing(asked.out, "--out"):  # not known only after hours
             asked.out.mkdir(mode=0o700, parents=True, exist_ok=True)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
-    rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
-    drain({row.host: [seen.finding for seen in row.reasons] for row in rejected})
     keep_in_ledger(app, acceptance, cordon=asked.cordon)
     _conclude(app, acceptance, asked.write, asked.out)
 

@@ -20,7 +20,6 @@ from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
     from nodectl.health.site import SiteCheck
-    from nodectl.jobs.slurm.login import Login
     from nodectl.ledger.history.store import History
     from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
@@ -57,8 +56,6 @@ class App:
     # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
     typed: set[str] = field(default_factory=set)
-    # the hosts are ours by an allocation of Slurm's
-    allocated: bool = False
 
     @classmethod
     def create(
@@ -235,12 +232,6 @@ class App:
         from nodectl.transport.router import open_transport
 
         return open_transport(replay=self.replay)
-
-    def slurm(self, *, submits: bool = False) -> Login | None:
-        """Return the host with Slurm's commands; None if the inventory names none and this machine has no job there."""
-        from nodectl.jobs.slurm.login import find_login
-
-        return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)
 
     def receivers(self) -> tuple[Receiver, ...]:
         """Return who is to be told, by `[[notify]]` of nodectl.toml; UsageError where that is wrong."""

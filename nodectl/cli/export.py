@@ -40,7 +40,7 @@ def export() -> None:
 
 
 @option_group
-class _Slurm:
+class _Sbatch:
     nodes: int | None = option(
         "--nodes",
         "Number of nodes, which Slurm chooses.  Default: the hosts by name.",
@@ -65,9 +65,9 @@ class _Slurm:
 
 
 @export.command()
-@takes(_Slurm)
+@takes(_Sbatch)
 @click.pass_obj
-def slurm(app: App, asked: _Slurm) -> None:
+def sbatch(app: App, asked: _Sbatch) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
     hosts = app.hosts
     gpus = gpus_a_host(app, hosts)
@@ -84,7 +84,7 @@ def slurm(app: App, asked: _Slurm) -> None:
         network=check_interface(asked.interface or None) or "",
         env=_nccl_env(_wanted(app, hosts)),
     )
-    _show(app, "slurm", job.script_text())
+    _show(app, "sbatch", job.script_text())
 
 
 @option_group

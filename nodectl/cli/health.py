@@ -31,6 +31,7 @@ from nodectl.errors import InventoryError, UsageError
 from nodectl.facts.base import is_denied
 from nodectl.health.fleet import Health
 from nodectl.health.site import for_nobody, listed_as
+from nodectl.health.slurm import refuse_other_nodes, update_node
 from nodectl.model.status import Status, exit_status
 from nodectl.profiles.host import check_names
 from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
@@ -84,7 +85,8 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     app.only_looks()
     if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
-    node = _slurm_node(app) if asked.drain else ""
+    if asked.drain:
+        refuse_other_nodes(app.hosts)
     if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
@@ -100,14 +102,14 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     for text in for_nobody(app.site_checks, app.source.hosts):
         note(f"warning: {text}")
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
-    _tell_slurm(app, node, health, resume=asked.resume)
+    _drain(app, asked, health)
     tell_health(app, health.findings)
     left = None if asked.rounds is None else asked.rounds - 1
     while asked.watch is not None and left != 0:
         time.sleep(asked.watch)
         before, health = health, health_of(app, app.source, names)
         _again(before, health, shape, asked.write, strict=asked.strict)
-        _tell_slurm(app, node, health, resume=asked.resume)
+        _drain(app, asked, health)
         tell_health(app, health.findings)
         left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
@@ -131,19 +133,8 @@ def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
     return 1 if status == 3 and unknown == "fail" else status
 
 
-def _slurm_node(app: App) -> str:
-    from nodectl.health.slurm import node_name
-
-    return node_name(app.hosts)
-
-
-def _tell_slurm(app: App, node: str, health: Health, *, resume: bool) -> None:
-    if not node:
-        return
-    from nodectl.health.slurm import report
-    from nodectl.jobs.slurm.login import Login
-
-    if done := report(node, health.findings, Login(app.transport, app.hosts[0]).scontrol, resume=resume):
+def _drain(app: App, asked: _Options, health: Health) -> None:
+    if asked.drain and (done := update_node(app.transport, app.hosts[0], health.findings, resume=asked.resume)):
         note(done)
 
 

@@ -32,8 +32,6 @@ from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
 from nodectl.jobs.seen import note_jobs, started_jobs
-from nodectl.jobs.slurm.listing import with_slurm_jobs
-from nodectl.jobs.slurm.login import Login, need_login
 from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse, RankTrace, TraceReport
@@ -159,7 +157,7 @@ def why(app: App, job: str) -> None:
     it is said who waits for whom, with the ranks' stacks, grouped; that takes some seconds.
     """
     listing, selected = _find(app, job)
-    if selected.state is JobState.RUNNING and selected.slurm is None:
+    if selected.state is JobState.RUNNING:
         _show_look(app, selected)
         raise click.exceptions.Exit(_status(listing, selected))
     selected = _show_why(app, selected)
@@ -171,7 +169,7 @@ def why(app: App, job: str) -> None:
 
 def _show_why(app: App, job: Job) -> Job:
     """Show why a job ended, with what its black box holds; return it with what that explains."""
-    takings = () if job.slurm is not None else recall(app.transport, _members(app, job), job.id, app.forks)
+    takings = recall(app.transport, _members(app, job), job.id, app.forks)
     job = of_its_end(app.transport, app.hosts, explained(job, takings))
     document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
     texts = (why_text(job), takings_text(telling(job, takings)))
@@ -182,14 +180,11 @@ def _show_why(app: App, job: Job) -> Job:
 def _show_output(app: App, job: Job, name: str) -> None:
     """Print the last lines of one host, where it answers."""
     hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
-    if job.slurm is None and not hosts:
+    if not hosts:
         return
     result(f"\nthe last output of {name}:")
-    if job.slurm is not None:
-        follow_slurm(app, job, [name], tail=_TAIL_LINES, once=True)
-    else:
-        events = follow(app.transport, hosts, job.id, start=Start(_TAIL_LINES), once=True)
-        _print_events(app, map(_masked, events), len(name))
+    events = follow(app.transport, hosts, job.id, start=Start(_TAIL_LINES), once=True)
+    _print_events(app, map(_masked, events), len(name))
 
 
 def _masked(event: Event) -> Event:
@@ -229,17 +224,9 @@ def logs(app: App, asked: _Logs) -> None:
     since_s = None if asked.since is None else seconds_ago(asked.since)
     listing, selected = _find(app, asked.job)
     chosen, local_rank = _chosen(selected, asked.names, asked.rank)
-    if selected.slurm is not None:
-        if asked.since is not None:
-            raise UsageError("--since cannot be obeyed for a job of Slurm: its output has no times", "give --tail")
-        silent = follow_slurm(
-            app, selected, chosen if asked.names or asked.rank is not None else (),
-            tail=asked.tail, local_rank=local_rank, once=not asked.following,
-        )  # fmt: skip
-    else:
-        hosts = [host for host in _members(app, selected) if host.name in chosen]
-        start = Start(asked.tail, local_rank, since_s)
-        silent = follow_output(app, hosts, selected.id, start=start, once=not asked.following)
+    hosts = [host for host in _members(app, selected) if host.name in chosen]
+    start = Start(asked.tail, local_rank, since_s)
+    silent = follow_output(app, hosts, selected.id, start=start, once=not asked.following)
     if silent:
         note(f"the output is incomplete: {fold(silent)} stopped answering before the end")
     raise click.exceptions.Exit(3 if silent else _status(listing, selected))
@@ -277,10 +264,9 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
     _, selected = _find(app, job)
-    if selected.state.ended or selected.slurm is not None:
-        remedy = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
-        why = f"it has ended ({selected.state.value})" if selected.state.ended else "Slurm runs it"
-        raise UsageError(f"job {selected.id} cannot be attached to: {why}", f"nodectl jobs {remedy}")
+    if selected.state.ended:
+        why = f"it has ended ({selected.state.value})"
+        raise UsageError(f"job {selected.id} cannot be attached to: {why}", f"nodectl jobs logs {selected.id}")
     note(
         f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
     )
@@ -314,7 +300,7 @@ def watch(app: App, asked: _Watch) -> None:
     if asked.pattern:
         check_pattern(asked.pattern)
     _, selected = _find(app, asked.job)
-    if selected.state.ended or selected.slurm is not None:
+    if selected.state.ended:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
     status = watch_job(
         app,
@@ -350,8 +336,6 @@ def watch(app: App, asked: _Watch) -> None:
 def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
     _, selected = _find(app, job)
-    if selected.slurm is not None:
-        raise UsageError(f"{selected.id} is run by Slurm", "--trace needs hosts over SSH")
     raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit_mib))
 
 
@@ -364,11 +348,6 @@ def stop(app: App, job: str) -> None:
     Every host of the inventory is asked to end it, whatever others say of where it runs.
     """
     listing, selected = _find(app, job)
-    if selected.slurm is not None:
-        stop_slurm(app, selected.id)
-        after = read_slurm(app, selected.id).find(selected.id)
-        _show(app, [after], conclusion(after))
-        return
     its = {part.host for part in selected.parts}
     problems = stop_job(app, app.hosts, selected.id, of=its, reported=listing.unreachable)
     left = read_listing(app, selected.id)
@@ -388,19 +367,14 @@ def clean(app: App, job: tuple[str, ...]) -> None:
         if not ended.state.ended:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
     ids = [ended.id for ended in chosen]
-    ssh_ids = [ended.id for ended in chosen if ended.slurm is None]
     kept: dict[str, str] = {}
     kept_ids: set[str] = set()
-    if ssh_ids:
-        answers = clean_hosts(app.transport, app.hosts, ssh_ids, app.forks)
+    if ids:
+        answers = clean_hosts(app.transport, app.hosts, ids, app.forks)
         kept_ids, kept = _kept(answers.lines)
         kept_ids |= _with_parts_on(answers.refused, chosen)
         kept |= answers.refused
         _note_problems({**answers.unreachable, **kept})
-    if (login := app.slurm()) is not None and len(ssh_ids) < len(ids):
-        slurm_ids, slurm_kept = _kept({login.host.name: login.clean([one for one in ids if one not in ssh_ids])})
-        kept_ids, kept = kept_ids | slurm_ids, kept | slurm_kept
-        _note_problems(slurm_kept)
     removed = [job_id for job_id in ids if job_id not in kept_ids]
     app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
@@ -462,39 +436,6 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
     return silent
 
 
-def follow_slurm(
-    app: App,
-    job: Job,
-    hosts: Sequence[str] = (),
-    *,
-    tail: int | None = None,
-    local_rank: int | None = None,
-    once: bool = False,
-) -> dict[str, str]:
-    """Print the lines of a job that Slurm runs: of the batch script (`slurm`) and of each node, or of `hosts` alone."""
-    from nodectl.jobs.slurm.follow import BATCH, Wanted, follow
-
-    places = {"slurm": BATCH, **{part.host: str(part.rank) for part in job.parts}}
-    files = tuple(places[host] for host in hosts) or None
-    width = max((len(host) for host in job.hosts), default=0)
-    events = follow(_login(app), job.id, Wanted(tail, files, local_rank), once=once)
-    return _print_events(app, events, width)
-
-
-def stop_slurm(app: App, job_id: str) -> None:
-    """Cancel a job that Slurm runs, and wait until nothing of it is left."""
-    _login(app).stop(job_id)
-
-
-def read_slurm(app: App, job_id: str) -> Listing:
-    """Read the one job that Slurm runs."""
-    return with_slurm_jobs(Listing((), {}, 0), _login(app), [job_id])
-
-
-def _login(app: App) -> Login:
-    return need_login(app.slurm(submits=True))
-
-
 def stop_job(
     app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), reported: Collection[str] = ()
 ) -> Mapping[str, str]:
@@ -518,13 +459,10 @@ def conclude(
 
     What `more` tells of the job when it has ended stands in front of that, and in the same document.
     """
-    return conclude_by(app, lambda: read_listing(app, job_id, gone=gone).find(job_id), more)
 
+    def read() -> Job:
+        return read_listing(app, job_id, gone=gone).find(job_id)
 
-def conclude_by(
-    app: App, read: Callable[[], Job], more: Callable[[Job], tuple[Mapping[str, object], str]] | None = None
-) -> int:
-    """Do as `conclude` does, with the job that `read` reads."""
     until = time.monotonic() + _SETTLING_S
     ended = read()
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
@@ -539,11 +477,9 @@ def conclude_by(
 
 
 def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
-    """Read the jobs on the hosts, Slurm's with them, and name on stderr what could not be asked."""
+    """Read the jobs on the hosts, and name on stderr what could not be asked."""
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
-        if (login := app.slurm()) is not None:
-            listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     note_jobs(app.fleet, [job.id for job in listing.jobs])
     return replace(listing, started=frozenset(started_jobs(app.fleet)))

@@ -52,7 +52,6 @@ def hold(
         note=note,
         changes=changes,
         beside_work=beside_work,
-        allocated=app.allocated,
     )
 
 

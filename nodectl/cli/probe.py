@@ -15,14 +15,12 @@ from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
 from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import OneOf, Read, declared_options, filled, output_option, take_global_options
+from nodectl.cli.options import OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
-from nodectl.cli.slurm_nodes import Via, taken
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
 from nodectl.errors import DeclarationError, UsageError
-from nodectl.ledger.accept.judge import is_shared
 from nodectl.ledger.history.compare import read_against
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison
@@ -240,13 +238,7 @@ def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, 
 
 def _of_the_run() -> list[click.Parameter]:
     """Options that no probe sees."""
-    via = click.Command("")
-    for declare in declared_options(Via):
-        declare(via)
-    for param in via.params:
-        param.envvar = f"NODECTL_PROBE_{param.name}".upper()
     return [
-        *via.params,
         click.Option(
             ["--budget"],
             type=Read(duration),
@@ -289,11 +281,8 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]
     interrupted = False
-    with (
-        taken(app, filled(Via, dict(given)), "probe", budget) as drain,
-        hold(app, f"probe {names}", force=given["force"]) as holds,
-    ):
-        ends_at = budget and _start(app) + budget - _end_s(budget)
+    with hold(app, f"probe {names}", force=given["force"]) as holds:
+        ends_at = budget and started() + budget - _end_s(budget)
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
@@ -308,8 +297,6 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             result += run_probes(transport, hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
         except RunInterrupt as end:
             interrupted, result = True, result + end.result
-        own = [finding for finding in result.findings if not is_shared(finding)]
-        drain({host.name: [finding for finding in own if finding.host == host.name] for host in hosts})
     compared, noticed = keep(app, result, against)
     try:
         _show(app, result + ProbeResult(findings=noticed), compared, given)
@@ -324,7 +311,7 @@ def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
 ) -> tuple[Sequence[Host], list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
     """Return the hosts, the probes that fit them within the time, what each costs, and when all is to end."""
-    ends_at = ends_at or _start(app) + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+    ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks, look_for_cordoned(app))
     if not choice.hosts:
         raise nothing_left([host.name for host in app.hosts])
@@ -334,11 +321,6 @@ def _quick(
         raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
     options = {probe.name: probe_options for probe, probe_options in wanted}
     return choice.hosts, [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
-
-
-def _start(app: App) -> float:
-    """Return when a budget begins: with the command, as the time is the operator's, or with the nodes of Slurm."""
-    return time.monotonic() if app.allocated else started()
 
 
 def _end_s(budget_s: float) -> float:

@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 _WAIT_S = 5.0
 
 
-def files_for_job(app: App, *, by_slurm: bool) -> dict[str, bytes]:
+def files_for_job(app: App) -> dict[str, bytes]:
     """Return what a job's folder holds of its receivers, with their secrets: nothing where nobody is to be told."""
     receivers = [one for one in app.receivers() if any(event.startswith("job-") for event in one.on)]
     if not receivers:
-        return {}
-    if by_slurm:
-        note("notify: of a job that Slurm runs nobody is told; --sbatch=--mail-type=END,FAIL has Slurm do that")
         return {}
     from nodectl.notify.settings import documents
     from nodectl.notify.tell import fleet_name

@@ -295,15 +295,6 @@ def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
     return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
 
 
-def slurm_nodes(nodes: str | None) -> int | None:
-    """How many nodes Slurm is to choose, from `--nodes N`; UsageError for MIN:MAX, which is for hosts over SSH."""
-    if nodes is None:
-        return None
-    if not nodes.isdecimal() or not int(nodes):
-        raise UsageError(f"--nodes {nodes}: Slurm takes a single number", "write --nodes 4")
-    return int(nodes)
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """Hold what the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.

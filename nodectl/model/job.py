@@ -66,16 +66,6 @@ class JobPart:
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJob:
-    """A job that Slurm runs; `reason` is why it waits or ended, `nodes` how many it was asked for."""
-
-    id: int
-    state: str
-    reason: str
-    nodes: int
-
-
-@dataclass(frozen=True, slots=True)
 class PastAttempt:
     """A run of the job's ranks that failed and was followed by another; `cause` as the hosts then knew it.
 
@@ -93,7 +83,6 @@ class PastAttempt:
 class Job:
     """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
 
-    `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
     `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
     what preflight had found and its operator let pass. `remarks` are sentences about it.
     """
@@ -112,7 +101,6 @@ class Job:
     ended_at: float | None = None
     operator: str = ""
     checkpoint: str = ""
-    slurm: SlurmJob | None = None
     attempt: int = 1
     nodes: tuple[str, ...] = ()
     restarts: int = 0
@@ -129,9 +117,8 @@ class Job:
 
     @property
     def witnesses(self) -> int:
-        """How many of its hosts know it; all, where it is Slurm that does."""
-        absent = ("absent", "unreachable") if self.slurm is None else ()
-        return sum(part.state not in absent for part in self.parts)
+        """How many of its hosts know it."""
+        return sum(part.state not in ("absent", "unreachable") for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

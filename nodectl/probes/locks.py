@@ -77,13 +77,11 @@ def held(
     note: Note,
     changes: bool = False,
     beside_work: bool = False,
-    allocated: bool = False,
 ) -> Iterator[Holds]:
     """Hold the lock of each host that can be reached, from here to the end of the block.
 
     `changes`: the hosts are changed, so that nobody of any login may be there; `beside_work`: jobs and processes on
-    their GPUs are no reason to refuse; `allocated`: nor is an allocation of Slurm's. A host that does not answer is
-    left to what is run on it, which will say so.
+    their GPUs are no reason to refuse. A host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
     args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose, *["--changes"] * changes]
@@ -94,7 +92,7 @@ def held(
         taker = _Taker(transport, host, args, holders)
         if beside_work:
             return taker.refusal()
-        return _refusals(taker, allocated=allocated)
+        return _refusals(taker)
 
     try:
         refusals = dict(fan_out(hosts, take, forks))
@@ -135,7 +133,7 @@ class _Taker:
         return _not_held(self.last)
 
 
-def _refusals(taker: _Taker, *, allocated: bool) -> list[Finding]:
+def _refusals(taker: _Taker) -> list[Finding]:
     """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
     host = taker.host
     recording = collect(taker.transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
@@ -144,7 +142,7 @@ def _refusals(taker: _Taker, *, allocated: bool) -> list[Finding]:
     jobs = [job for event in events.of("held") + events.of("busy") for job in event["jobs"]]
     findings += [_job(host.name, job) for job in jobs]
     if isinstance(recording, Recording):
-        findings += [*_gpu_processes(recording), *(() if allocated else _allocation(recording))]
+        findings += [*_gpu_processes(recording), *_allocation(recording)]
     return findings
 
 

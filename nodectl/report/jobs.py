@@ -67,7 +67,6 @@ def job_document(job: Job) -> dict[str, object]:
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
         "shared_memory": {part.host: list(part.shared_memory) for part in job.parts if part.shared_memory},
-        "slurm": None if job.slurm is None else asdict(job.slurm),
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
     }
 
@@ -95,8 +94,8 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
-        why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else _slurm(job)
-        rows.append((job.id, job.state.value, job.operator, started, _duration(job), _hosts(job), job.script, why))
+        why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else ""
+        rows.append((job.id, job.state.value, job.operator, started, _duration(job), fold(job.hosts), job.script, why))
     return aligned(rows)
 
 
@@ -106,11 +105,9 @@ def job_text(job: Job) -> str:
         f"job       {job.id}",
         f"state     {job.state.value}" + ("" if job.exit_status is None else f" (exit status {job.exit_status})"),
         f"script    {' '.join([job.script, *job.args])}",
-        f"hosts     {_hosts(job)} · {counted(job.nproc_per_node, 'rank')} a host",
+        f"hosts     {fold(job.hosts)} · {counted(job.nproc_per_node, 'rank')} a host",
         f"started   {_clock(job.created_at)} by {job.operator} · {_duration(job)}",
     ]
-    if job.slurm is not None:
-        lines.append(f"run by    {_slurm(job)}")
     if job.checkpoint:
         lines.append(f"checkpoint  {job.checkpoint}")
     if job.restarts:
@@ -174,9 +171,8 @@ def _conclusion(job: Job) -> str:
     if job.state is JobState.FAILED:
         return "\n".join([*_unheard(job), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
-    by = f" ({_slurm(job)})" if job.slurm is not None else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
-    state = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
+    state = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or fold(job.hosts)}{unheard}"
     return "\n".join([state, *_remark_lines(job)])
 
 
@@ -184,20 +180,6 @@ def _remark_lines(job: Job) -> list[str]:
     more = len(job.remarks) - _MOST_REMARKS
     lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
     return [*lines, *([f"warning: … and {more} more in JSON"] if more > 0 else [])]
-
-
-def _hosts(job: Job) -> str:
-    """Return the hosts, or how many of them Slurm was asked for."""
-    if job.slurm is not None and not job.hosts:
-        return counted(job.slurm.nodes, "node")
-    return fold(job.hosts)
-
-
-def _slurm(job: Job) -> str:
-    """Return `Slurm job 7: PENDING, Resources`; "" for a job that nodectl runs itself."""
-    if job.slurm is None:
-        return ""
-    return f"Slurm job {job.slurm.id}: {job.slurm.state}" + (f", {job.slurm.reason}" if job.slurm.reason else "")
 
 
 def _failure_lines(job: Job) -> list[str]:
@@ -254,8 +236,7 @@ def _where(failure: Failure) -> str:
         return f"no rank is known to be at fault, first told by host {failure.host}: "
     if failure.rank is None and failure.kind == "time_limit":
         return ""
-    host = ("" if failure.host == "slurm" else "host ") + failure.host
-    return host + ("" if failure.rank is None else f", rank {failure.rank}") + ": "
+    return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}") + ": "
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:

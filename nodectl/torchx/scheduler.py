@@ -87,7 +87,6 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         options = runopts()
         options.add("inventory", type_=str, default="", help="Ansible inventory; default: as nodectl finds it")
         options.add("limit", type_=str, default="", help="Ansible pattern: which of its hosts")
-        options.add("via", type_=str, default="ssh", help="ssh, or slurm (its options: nodectl.toml)")
         options.add("chdir", type_=str, default="", help="folder on the hosts that has the code; nothing is copied")
         options.add("code", type_=str, default="", help="folder here that is copied; default: the one you stand in")
         options.add("launcher", type_=str, default="", help="launch script on the hosts; default: the deployed one")
@@ -100,8 +99,8 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         values = macros.Values(img_root=".", app_id=_APP, replica_id=_REPLICA, rank0_env="MASTER_ADDR")
         role = values.apply(app.roles[0])
         options = ["launch", "--detach", "--engine", "command", "--nproc-per-node", "1"]
-        options += ["--nodes", str(role.num_replicas), "--via", str(cfg.get("via") or "ssh")]
-        if role.max_retries and cfg.get("via") != "slurm":
+        options += ["--nodes", str(role.num_replicas)]
+        if role.max_retries:
             options += ["--restarts", str(role.max_retries)]
         for name in ("chdir", "code", "launcher"):
             options += [f"--{name}", given[name]] if given[name] else []

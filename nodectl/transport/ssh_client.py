@@ -127,7 +127,7 @@ class SshClient:
         banner = transport.auth_handler.banner if transport.auth_handler else None
         said = banner.decode(errors="replace") if isinstance(banner, bytes) else ""
         if "no active jobs" in said:  # pam_slurm_adopt's words
-            remedy = "Slurm lets in who owns a job there: --via slurm, by the same login on its login host and here"
+            remedy = "pam_slurm_adopt admits only users with a job on this node: allocate it first (salloc)"
             raise UnreachableError(f"{target.label}: {said.strip().splitlines()[-1]}", remedy)
         reasons = [f"{source} refused" for source in refused] + self._credentials.unusable(target)
         raise UnreachableError(

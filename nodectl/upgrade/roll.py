@@ -20,7 +20,6 @@ from nodectl.common.nodeset import fold
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.services import SlurmNode
 from nodectl.model.host import UPGRADE_SIDE, Host
 from nodectl.profiles.host import of_host, of_variables
 from nodectl.profiles.overrides import OVERRIDES, merge_fields
@@ -55,7 +54,7 @@ SETTLED = (Phase.WAITING, Phase.DONE, Phase.BACK)
 
 @dataclass(frozen=True, slots=True)
 class HostRoll:
-    """One host of a roll; `variables` stand in for its own in the inventory, `slurm` is its name there.
+    """One host of a roll; `variables` stand in for its own in the inventory.
 
     `before`, `before_too` (a second look, for the noise) and `after` are ids of acceptances, `back_to` is the run whose
     state a rollback puts back, `took_s` the time from its drain to its return, without waiting for jobs.
@@ -66,7 +65,6 @@ class HostRoll:
     variables: Mapping[str, Any]
     changes: tuple[str, ...] = ()
     reboots: bool = False
-    slurm: str = ""
     phase: Phase = Phase.WAITING
     before: str = ""
     before_too: str = ""
@@ -147,13 +145,12 @@ def planned(
     old, new = _brought(of_host(was, extra_dirs=extra_dirs)), _brought(wanted)
     names = [name for name in dict.fromkeys([*new, *old]) if new.get(name) != old.get(name)]
     changes = [f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names]
-    gpus, slurm, driver = facts.get("gpus"), facts.get("slurm"), wanted.stack.driver
+    gpus, driver = facts.get("gpus"), wanted.stack.driver
     present = gpus.driver_version or "none" if isinstance(gpus, Gpus) else ""
     reboots = bool(present and driver and present.partition(".")[0] != driver.branch)
     if driver and reboots:
         changes.append(f"driver {present} → branch {driver.branch}")
-    node = slurm.name if isinstance(slurm, SlurmNode) else ""
-    return HostRoll(host.name, 0, variables, tuple(changes), reboots, node)
+    return HostRoll(host.name, 0, variables, tuple(changes), reboots)
 
 
 def _brought(resolved: Resolved | None) -> dict[str, str]:

@@ -1,14 +1,19 @@
 """What Slurm is told of a node: a bounded reason of plain characters, and never anything where another drained it."""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.health.slurm import drain_reason, node_name, read_node, report
+from nodectl.health.slurm import drain_reason, refuse_other_nodes, update_node
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
+from nodectl.transport.base import Transport
+
+OWN = Host("n1", "n1", connection="local")
 
 
 def failed(check: str, actual: str, status: Status = Status.FAILED) -> Finding:
@@ -25,10 +30,6 @@ def test_a_reason_is_one_bounded_line_of_plain_characters() -> None:
     assert len(long) == 200 and long.endswith("... (and 9 more)")
 
 
-def test_a_reason_that_names_a_state_hides_no_drain() -> None:
-    assert read_node("NodeName=a State=IDLE+DRAIN CPUTot=1 Reason=ticket 7: State=bad after swap [bob@now]").drained
-
-
 class Scontrol:
     """Answers as scontrol does, and notes what it was asked to change."""
 
@@ -36,10 +37,10 @@ class Scontrol:
         self.line = f"NodeName=n1 Arch=x86_64 State={state} ThreadsPerCore=1 {reason}\n"
         self.updates: list[Sequence[str]] = []
 
-    def __call__(self, *args: str) -> str:
-        if args[0] == "update":
-            self.updates.append(args[1:])
-        return self.line
+    def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
+        if argv[2] == "update":
+            self.updates.append(argv[3:])
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, self.line, "", 0.1)
 
 
 REASON = "Reason=nodectl: disk: full [root@2026-11-23T05:24:58] Comment=x"
@@ -56,25 +57,22 @@ REASON = "Reason=nodectl: disk: full [root@2026-11-23T05:24:58] Comment=x"
         ("IDLE+DRAIN", REASON, "", False, None),
         ("IDLE+DRAIN", "Reason=a fan [bob@2026-11-23T05:24:58]", "full", True, None),
         ("IDLE+DRAIN", "Reason=a fan [bob@2026-11-23T05:24:58]", "", True, None),
+        ("IDLE+DRAIN", "Reason=its fan: State=bad [bob@2026-11-23T05:24:58]", "full", True, None),
     ],
 )
 def test_who_drained_a_node_gives_it_back(
-    state: str, reason: str, actual: str, resume: bool, update: Sequence[str] | None
+    monkeypatch: pytest.MonkeyPatch, state: str, reason: str, actual: str, resume: bool, update: Sequence[str] | None
 ) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
     scontrol = Scontrol(state, reason)
-    said = report("n1", [failed("disk", actual)] if actual else [], scontrol, resume=resume)
+    findings = [failed("disk", actual)] if actual else []
+    said = update_node(cast("Transport", scontrol), OWN, findings, resume=resume)
     assert [tuple(args) for args in scontrol.updates] == ([update] if update else [])
     assert bool(said) == (bool(update) or ("fan" in reason and bool(actual)))
 
 
-def test_only_a_node_itself_may_drain_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Host("n1", "n1", connection="local")
-    monkeypatch.setenv("SLURMD_NODENAME", "gpu-7")
-    assert node_name([own]) == "gpu-7"
-    for name in ("ALL,", "n[1-9]", "a b", "--x"):
-        monkeypatch.setenv("SLURMD_NODENAME", name)
-        with pytest.raises(UsageError):
-            node_name([own])
-    for hosts in ([own, own], [Host("n1", "n1")]):
+def test_only_a_node_itself_may_drain_itself() -> None:
+    refuse_other_nodes([OWN])
+    for hosts in ([OWN, OWN], [Host("n1", "n1")]):
         with pytest.raises(UsageError, match="own look"):
-            node_name(hosts)
+            refuse_other_nodes(hosts)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.conftest import LabUnderTest
 
@@ -104,11 +103,9 @@ def _download(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmCluster:
-    """`inventory` names the login host and the folder that all hosts share; `shared` is that folder on this machine."""
+    """A Slurm on all hosts of a lab, which share the folder SHARED."""
 
     lab: LabUnderTest
-    inventory: str
-    shared: Path
 
     def ssh(self, command: str, host: int = 0) -> str:
         """Output of a shell command on a host, the first by default."""
@@ -136,12 +133,7 @@ def slurm_on(lab: LabUnderTest, share: Path, folder: Path, *, health_s: int = 5)
         assert lab.ssh(lab.hosts[0], "slurmctld") == ""
         for host in lab.hosts:
             assert lab.ssh(host, f"slurmd -N {host}") == ""
-        inventory = yaml.safe_load(Path(lab.inventory).read_text())
-        inventory["all"].setdefault("vars", {}).update(
-            nodectl_slurm_login=lab.hosts[0], nodectl_slurm_folder=f"{SHARED}/jobs"
-        )
-        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
-        cluster = SlurmCluster(lab, str(folder / "inventory.yml"), shared)
+        cluster = SlurmCluster(lab)
         said = cluster.ssh(f"for i in $(seq 300); do [ $(sinfo -h -N -t idle | wc -l) = {len(lab.hosts)} ] && exit; "
                            "sleep 0.2; done; sinfo -N; tail -n 5 /var/log/slurmctld.log")  # fmt: skip
         assert said == "", said

@@ -20,7 +20,6 @@ from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
 from nodectl.jobs.package import pack
 from nodectl.jobs.plan import Plan, PlanHost
-from nodectl.jobs.slurm.package import pack as pack_for_slurm
 
 MARK = "never-to-leave-this-machine"
 # what a home holds, and a careless project, too
@@ -81,10 +80,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def carried(code: Code) -> bytes:
-    """All bytes that go to a host of a job, and to Slurm's login host."""
+    """All bytes that go to a host of a job."""
     plan = Plan("1", 0.0, "me", (PlanHost("a", "::1"),), 1, "x", (), (), 1, 2, 8.0, "l", "v", stayed=code.stayed)
     archives, _ = pack(plan, code, {"a": ()})
-    return gzip.decompress(archives["a"]) + gzip.decompress(pack_for_slurm({}, "", code))
+    return gzip.decompress(archives["a"])
 
 
 def alone(code: Code, *places: str) -> None:

@@ -1,18 +1,18 @@
-"""Jobs by a real Slurm on three lab hosts: submit, follow, fail, stop; as over SSH; and health that drains a node."""
+"""A real Slurm on three lab hosts: exported batch scripts, and health that drains a node."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,27 +58,8 @@ sys.exit(1 if failed else 0)
 # a look of a node judges by what it should be: without, it could not be told
 _PROFILES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "none", "nodectl_tuning": "stock"}
 _LOOK = "/opt/nodectl/bin/look-once"
-ENDED = ("failed", "finished", "stopped")
 _SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
-
-
-class Shell:
-    """An operator's shell with this cluster as inventory."""
-
-    def __init__(self, cluster: SlurmCluster, nodectl: Cli, folder: Path) -> None:
-        self.cluster, self.nodectl, self.folder = cluster, nodectl, folder
-
-    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return self.nodectl("-i", self.cluster.inventory, *args, check=False, **more)
-
-    def launch(self, text: str, *options: str, args: tuple[str, ...] = (), **more: Any) -> Any:
-        script = self.folder / "script.py"
-        script.write_text(text)
-        return self.run("launch", "--nproc-per-node", "2", *options, str(script), "--", *args, **more)
-
-    def job(self, wanted: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.run("--output", "json", "jobs", "show", wanted).stdout)["jobs"][0]
-        return document
+_WORK = f"{SHARED}/work"
 
 
 @pytest.fixture(scope="module")
@@ -112,94 +93,96 @@ def put(cluster: SlurmCluster, place: str, text: str, mode: str = "755") -> None
         assert subprocess.run(argv, input=text, text=True, check=False, timeout=60).returncode == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Exports scripts by the cluster's inventory into a folder that all hosts share."""
+
+    cluster: SlurmCluster
+    nodectl: Cli
+
+    def export(self, text: str, *options: str, args: tuple[str, ...] = ()) -> None:
+        words = ("--nproc-per-node", "2", *options, "script.py", "--", *args)
+        job = self.nodectl("-i", self.cluster.lab.inventory, "export", "sbatch", *words).stdout
+        put(self.cluster, f"{_WORK}/script.py", text)
+        put(self.cluster, f"{_WORK}/job.sh", job)
+
+    def submit(self, *options: str, env: str = "") -> str:
+        """What sbatch prints: the job's number, with --wait when it has ended; then its exit status."""
+        return self.cluster.ssh(f"cd {_WORK} && {env} sbatch --parsable {shlex.join(options)} job.sh; echo $?")
+
+    def log(self, number: str, node: int) -> str:
+        return self.cluster.ssh(f"cat {_WORK}/nodectl-{number}/ranks/{node}.log")
+
+
 @pytest.fixture
-def shell(cluster: SlurmCluster, nodectl: Cli, tmp_path: Path) -> Iterator[Shell]:
-    made = Shell(cluster, nodectl, tmp_path)
-    yield made
-    for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
-        if job["state"] not in ENDED:
-            made.run("jobs", "stop", job["id"])
-    made.run("jobs", "clean")
+def exported(cluster: SlurmCluster, nodectl: Cli) -> Iterator[Exported]:
+    yield Exported(cluster, nodectl)
+    cluster.ssh(f"scancel --user=root; rm -rf {_WORK}")
+    wait_for_no_jobs(cluster)
 
 
-def torchrun_options(text: str, host: str) -> dict[str, str]:
+def wait_for_no_jobs(cluster: SlurmCluster) -> None:
+    until = time.monotonic() + 60
+    while queue := cluster.ssh("squeue --noheader"):
+        assert time.monotonic() < until, queue
+        time.sleep(0.5)
+
+
+def torchrun_options(text: str) -> dict[str, str]:
     """What the launch script gave torchrun on a host, without what differs from job to job."""
-    shown = re.search(rf"^{host} +\| torchrun (\[.*\])$", text, re.MULTILINE)
+    shown = re.search(r"torchrun (\[.*\])$", text, re.MULTILINE)
     assert shown, text
     own = ("--master-port", "--rdzv-id", "--log-dir", "--tee")  # over SSH the output is read from the ranks' files
     return {name: value for name, value in eval(shown[1]) if name not in own}  # noqa: S307 - printed by our own stub
 
 
 @pytest.mark.slow
-def test_the_same_script_as_over_ssh_with_the_same_words_and_secrets(shell: Shell) -> None:
+def test_an_exported_script_starts_the_ranks_that_a_launch_starts(exported: Exported, tmp_path: Path) -> None:
     words = ("a b", "$(touch /pwned)", "it's", "--x", "")
-    text = 'import os, sys\nprint("got", sys.argv[1:], os.environ["TOKEN"], os.getcwd().split("/")[-1], flush=True)\n'
-    given: dict[str, Any] = {"args": words, "env": {"TOKEN": "se'cret $(id)"}}
-    by_slurm = shell.launch(text, "--via", "slurm", "--env", "TOKEN", **given)
-    assert by_slurm.returncode == 0, by_slurm.stdout + by_slurm.stderr
-    by_ssh = shell.launch(text, "--env", "TOKEN", **given)
-    assert by_ssh.returncode == 0, by_ssh.stdout + by_ssh.stderr
-    line = f"got {list(words)} se'cret $(id) code"
-    for host in shell.cluster.lab.hosts:
+    text = 'import os, sys\nprint("got", sys.argv[1:], os.environ["TOKEN"], flush=True)\n'
+    exported.export(text, args=words)
+    number, status = exported.submit("--wait", env="TOKEN='se cret'").split()
+    assert status == "0", exported.cluster.ssh(f"cat {_WORK}/slurm-{number}.out")
+    (tmp_path / "script.py").write_text(text)
+    launched = exported.nodectl(
+        *("-i", exported.cluster.lab.inventory, "launch", "--nproc-per-node", "2", "--env", "TOKEN"),
+        *(str(tmp_path / "script.py"), "--", *words),
+        env={"TOKEN": "se cret"},
+    ).stdout
+    for node, host in enumerate(exported.cluster.lab.hosts):
+        log = exported.log(number, node)
         for rank in (0, 1):
-            assert f"{host} | [{rank}] {line}\n" in by_slurm.stdout and f"{host} | [{rank}] {line}\n" in by_ssh.stdout
-        assert torchrun_options(by_slurm.stdout, host) == torchrun_options(by_ssh.stdout, host)
-    listed = json.loads(shell.run("--output", "json", "jobs", "list").stdout)["jobs"]
-    assert [job["slurm"] is not None for job in listed] == [True, False]
-    assert (listed[0]["state"], listed[0]["exit_status"], listed[0]["slurm"]["state"]) == ("finished", 0, "COMPLETED")
-    assert listed[0]["hosts"] == list(shell.cluster.lab.hosts)
-    shown = shell.run("jobs", "show", listed[0]["id"]).stdout
-    assert re.search(r"run by +Slurm job \d+: COMPLETED", shown)
-    one = shell.run("jobs", "logs", "--rank", "3", listed[0]["id"])
-    assert one.stdout == f"{shell.cluster.lab.hosts[1]} | [1] {line}\n"
-    assert "se'cret" not in shell.cluster.ssh(f"cat {SHARED}/jobs/*/plan.json {SHARED}/jobs/*/job.sh")
-    assert shell.cluster.ssh("ls / | grep pwned") == ""
-    assert shell.run("jobs", "clean").returncode == 0
-    assert shell.cluster.ssh(f"ls {SHARED}/jobs") == ""
+            assert f"[default{rank}]:got {list(words)} se cret" in log.splitlines()
+            assert f"{host} | [{rank}] got {list(words)} se cret\n" in launched
+        over_ssh = "".join(line for line in launched.splitlines(keepends=True) if line.startswith(host))
+        assert torchrun_options(log) == torchrun_options(over_ssh)
+    assert exported.cluster.ssh("ls / | grep pwned") == ""
 
 
 @pytest.mark.slow
-def test_a_failing_rank_ends_the_job_and_is_named(shell: Shell) -> None:
+def test_a_failing_rank_ends_an_exported_job(exported: Exported) -> None:
     text = _SLEEP.replace("time.sleep", "if os.environ['RANK'] == '3': raise ValueError('bad number 3')\ntime.sleep")
-    done = shell.launch(text, "--via", "slurm")
-    host = shell.cluster.lab.hosts[1]
-    assert done.returncode == 1, done.stderr
-    assert f"job failed: host {host}, rank 3: ValueError: bad number 3" in done.stdout
-    first = shell.job("last")["first_failure"]
-    assert (first["host"], first["rank"], first["kind"], first["exit_status"]) == (host, 3, "exception", 1)
-    assert (first["class"], "its own error file: an uncaught exception" in first["evidence"]) == ("script_error", True)
-    assert "in <module>" in first["traceback"] and first["remedy"]
-    why = shell.run("jobs", "why")
-    assert why.returncode == 0 and why.stdout.startswith(f"job failed: host {host}, rank 3: ValueError: bad number 3")
+    exported.export(text)
+    number, status = exported.submit("--wait").split()
+    assert status != "0"
+    assert "ValueError: bad number 3" in exported.log(number, 1)
+    assert "JobState=FAILED " in exported.cluster.ssh(f"scontrol --oneliner show job {number}")
+    assert [exported.cluster.ssh("ps ax | grep '[s]cript.py'", host) for host in range(3)] == ["", "", ""]
 
 
 @pytest.mark.slow
-def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Shell) -> None:
-    started = shell.launch(_SLEEP, "--via", "slurm", "--detach", '--sbatch=--comment=a "b" #c \\ $(touch /pwned) \'d')
-    assert started.returncode == 0, started.stderr
-    job_id = started.stdout.strip()
+def test_scancel_leaves_nothing_of_an_exported_job(exported: Exported) -> None:
+    exported.export(_SLEEP, '--sbatch=--comment=a "b" #c \\ $(touch /pwned) \'d')
+    number, _ = exported.submit().split()
     until = time.monotonic() + 120
-    while shell.run("jobs", "logs", job_id).stdout.count("] up") < 6:
-        assert time.monotonic() < until, shell.run("jobs", "logs", job_id).stdout
+    while (logs := [exported.log(number, node).count("]:up") for node in range(3)]) != [2, 2, 2]:
+        assert time.monotonic() < until, logs
         time.sleep(1)
-    assert shell.job(job_id)["state"] == "running"
-    number = shell.job(job_id)["slurm"]["id"]
-    assert 'Comment=a "b" #c \\ $(touch /pwned) \'d' in shell.cluster.ssh(f"scontrol show job {number}")
-    second = shell.launch(_SLEEP, "--via", "slurm", "--detach", "--nodes", "1").stdout.strip()
-    waiting = shell.job(second)
-    assert (waiting["state"], waiting["hosts"], waiting["slurm"]["nodes"]) == ("starting", [], 1)
-    until = time.monotonic() + 60
-    while shell.job(second)["slurm"]["reason"] != "Resources":
-        assert time.monotonic() < until, shell.job(second)
-        time.sleep(1)
-    assert shell.run("jobs", "clean", job_id).returncode == 2
-    for stopped in (second, job_id):
-        done = shell.run("jobs", "stop", stopped)
-        assert done.returncode == 0 and "job stopped" in done.stdout, done.stdout + done.stderr
-    assert shell.job(job_id)["state"] == "stopped"
-    left = [shell.cluster.ssh("ps ax | grep '[s]cript.py'; ls / | grep pwned", host) for host in range(3)]
+    assert 'Comment=a "b" #c \\ $(touch /pwned) \'d' in exported.cluster.ssh(f"scontrol show job {number}")
+    exported.cluster.ssh(f"scancel {number}")
+    wait_for_no_jobs(exported.cluster)
+    left = [exported.cluster.ssh("ps ax | grep '[s]cript.py'; ls / | grep pwned", host) for host in range(3)]
     assert left == ["", "", ""]
-    assert shell.cluster.ssh("squeue --noheader") == ""
 
 
 @pytest.fixture(scope="module")
@@ -294,69 +277,3 @@ def test_a_failing_check_drains_the_node_with_the_finding_and_its_mending_gives_
     cluster.ssh(look.format(hosts[2]), 2)
     assert "Reason=operator: a fan" in wait_state(cluster, hosts[2], "IDLE+DRAIN")
     assert cluster.ssh(f"scontrol update nodename={hosts[2]} state=resume") == ""
-
-
-def node(cluster: SlurmCluster, host: str) -> str:
-    return cluster.ssh(f"scontrol --oneliner show node {host}")
-
-
-def wait_queue(cluster: SlurmCluster, wanted: str) -> None:
-    """Until the states of all jobs, as squeue has them, are these."""
-    until = time.monotonic() + 60
-    while (states := cluster.ssh("squeue --noheader --format=%T")) != wanted:
-        assert time.monotonic() < until, states
-        time.sleep(0.5)
-
-
-@pytest.mark.slow
-def test_nodes_of_a_reservation_are_taken_judged_and_drained_or_given_back(shell: Shell) -> None:
-    cluster, (good, bad, outside) = shell.cluster, shell.cluster.lab.hosts
-    data = "/x $(touch /pwned)"
-    cluster.ssh(f"mkdir -p '{data}'; mount -t tmpfs data '{data}'")
-    wanted = {"nodectl_stack": "none", "pytorch_venv": "/none", "nodectl_health": {"mounts": [data]}}
-    accept = ("accept", "--level", "quick", "-e", json.dumps(wanted), "--via", "slurm", "--reservation", "days")
-    made = "scontrol create reservation=days starttime=now duration=60 users=root flags=ignore_jobs nodes={}"
-    cluster.ssh(made.format(f"{good},{bad}"))
-    refused = shell.run(*accept)
-    assert refused.returncode == 2 and f"{outside}: not in Slurm's reservation days, " in refused.stderr
-    assert f"scontrol update reservation=days nodes+={outside}" in refused.stderr
-    cluster.ssh(f"sbatch --reservation=days --nodelist={bad} --exclusive --output=/dev/null --wrap='sleep 8'")
-    done = shell.run("-l", f"{good},{bad}", "--output", "json", *accept)
-    assert done.returncode == 1, done.stderr
-    assert re.search(r"\(nodectl-accept-\w+\) waits for its nodes: ", done.stderr), done.stderr
-    verdicts = {host["host"]: host["verdict"] for host in json.loads(done.stdout)["hosts"]}
-    assert verdicts[good].startswith("accepted") and verdicts[bad] == "rejected", done.stdout
-    assert "State=IDLE+RESERVED " in node(cluster, good)
-    assert f"Reason=nodectl accept: mount {data}: not mounted [root@" in node(cluster, bad)
-    assert "State=IDLE+DRAIN" in node(cluster, bad) and cluster.ssh("squeue --noheader; ls / | grep pwned") == ""
-    drained = shell.run("-l", bad, *accept)
-    assert drained.returncode == 2 and "IDLE+DRAIN" in drained.stderr and "state=resume" in drained.stderr
-    cluster.ssh(f"scontrol update nodename={bad} state=resume; scontrol delete reservation=days")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", ["TERM", "KILL", "INT, waiting", "scancel"])
-def test_however_a_measurement_ends_nothing_stays_allocated(shell: Shell, ending: str) -> None:
-    cluster, (_, other, host) = shell.cluster, shell.cluster.lab.hosts
-    if "waiting" in ending:
-        cluster.ssh(f"sbatch --nodelist={host} --exclusive --output=/dev/null --wrap='sleep 500'")
-        wait_queue(cluster, "RUNNING")
-    # it would take minutes
-    argv = ["-i", cluster.inventory, "-l", f"{other},{host}", "probe", "tcp", "--duration", "60", "--via", "slurm"]
-    stderr = shell.folder / "stderr"
-    with stderr.open("w") as file:
-        process = subprocess.Popen([sys.executable, "-m", "nodectl", *argv], env=shell.nodectl.env, stderr=file)
-    wanted = "waits for its nodes" if "waiting" in ending else "holds the nodes"
-    until = time.monotonic() + 60
-    while wanted not in (said := stderr.read_text()):
-        assert time.monotonic() < until, said
-        time.sleep(0.2)
-    if ending == "scancel":
-        cluster.ssh("scancel --user=root")
-    else:
-        process.send_signal(getattr(signal, f"SIG{ending.partition(',')[0]}"))
-    status, said = process.wait(100), stderr.read_text()
-    assert status == (-9 if ending == "KILL" else 130), said
-    assert ("allocation has ended" in said) == (ending == "scancel"), said
-    wait_queue(cluster, "RUNNING" if "waiting" in ending else "")
-    cluster.ssh("scancel --user=root")

@@ -15,7 +15,7 @@ from nodectl.cli.terminal import as_json
 from nodectl.ledger.accept import store as accept_store
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen, Step, Taken
 from nodectl.model.finding import Finding
-from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt, SlurmJob
+from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
@@ -48,7 +48,7 @@ def _jobs() -> dict[str, Any]:
     parts = (JobPart("a", 0, "failed"), JobPart("b", 1, "unreachable", problem="no answer"))
     whole = Job(
         "1", JobState.FAILED, ("a", "b"), "t.py", ("x",), 2, parts, 1, FAILURE, (FAILURE,), 1.0, 2.0, "me", "/c",
-        SlurmJob(7, "FAILED", "", 2), 2, ("a",), 1, (PastAttempt(1, ("a",), 1.0, 2.0, FAILURE),),
+        2, ("a",), 1, (PastAttempt(1, ("a",), 1.0, 2.0, FAILURE),),
     )  # fmt: skip
     bare = Job("2", JobState.RUNNING, ("a",), "t.py", (), 1, (JobPart("a", 0, "running"),))
     return {"jobs": [job_document(whole), job_document(bare)]}

@@ -160,7 +160,7 @@ def test_who_has_no_job_on_a_node_of_slurm_is_told_so(jump_sshd: Sshd, transport
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     done = transport.run(jump_sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=30)
     assert done.outcome is Outcome.UNREACHABLE
-    assert "you have no active jobs on this node" in done.error and "--via slurm" in done.remedy
+    assert "you have no active jobs on this node" in done.error and "salloc" in done.remedy
 
 
 def test_an_encrypted_key_needs_the_agent(

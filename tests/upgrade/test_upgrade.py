@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -18,13 +18,12 @@ from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.host import UPGRADE_SIDE, Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.upgrade import roll as rolls
 from nodectl.upgrade.roll import HostRoll, Phase, Roll, as_rolled, in_batches, planned, variables_of
 
 FLEET, HOSTS = "hosts.yml", ("a", "b", "c")
-ROWS = tuple(HostRoll(name, int(name != "a"), {"nodectl_stack": "new"}, slurm=f"{name}-slurm") for name in HOSTS)
+ROWS = tuple(HostRoll(name, int(name != "a"), {"nodectl_stack": "new"}) for name in HOSTS)
 ROLL = Roll("20261128T090000Z-0001", FLEET, "new", ROWS)
 
 
@@ -171,39 +170,19 @@ def test_a_host_bad_with_its_old_stack_too_stays_out_and_keeps_its_first_figures
     assert [row.before for row in carried(world, world.roll.again()).hosts] == ["before", "later", "later"]
 
 
-@dataclass
-class Scontrol:
-    """Slurm's controller with one node."""
-
-    state: str = "IDLE"
-    reason: str = ""
-    updates: list[list[str]] = field(default_factory=list)
-
-    def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
-        if argv[2] == "update":
-            self.updates.append(list(argv[3:]))
-            drains = "State=DRAIN" in argv
-            self.state, self.reason = ("IDLE+DRAIN", argv[-1]) if drains else ("IDLE", "")
-        line = f"NodeName=a-slurm State={self.state} {self.reason}"
-        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, line, "", 0.1)
-
-
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Course, Scontrol, Ledger]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Course, Ledger]:
     monkeypatch.setattr(Course, "_work_on", lambda *_: "")
-    slurm = Scontrol()
     app = SimpleNamespace(
         ledger=lambda: Ledger(tmp_path / "history.sqlite", "f"),
-        slurm=lambda: None,
-        transport=slurm,
         inventory=SimpleNamespace(hosts=lambda _: [Host(name, name) for name in HOSTS]),
         of=lambda part: SimpleNamespace(hosts=part),
     )
-    return Course(cast("App", app), ROLL, stop_jobs=False, tolerance=5.0), slurm, app.ledger()
+    return Course(cast("App", app), ROLL, stop_jobs=False, tolerance=5.0), app.ledger()
 
 
-def test_what_is_drained_twice_is_cordoned_once_and_given_back_alone(made: tuple[Course, Scontrol, Ledger]) -> None:
-    course, slurm, kept = made
+def test_what_is_cordoned_twice_is_cordoned_once_and_given_back_alone(made: tuple[Course, Ledger]) -> None:
+    course, kept = made
     kept.cordon("a", (), "its fan", "ada")
     with pytest.raises(NodectlError):
         course.empty(["a"])  # since the plan
@@ -211,20 +190,17 @@ def test_what_is_drained_twice_is_cordoned_once_and_given_back_alone(made: tuple
     for _ in range(2):
         course.empty(["a"])
     assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan", course.roll.reason]
-    assert slurm.updates == [["NodeName=a-slurm", "State=DRAIN", f"Reason={course.roll.reason}"]]
     course.give_back(["a"])
     assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan"]
-    assert slurm.updates[1:] == [["NodeName=a-slurm", "State=RESUME"]]
 
 
-def test_what_another_drained_or_no_acceptance_proves_is_not_given_back(made: tuple[Course, Scontrol, Ledger]) -> None:
-    course, slurm, kept = made
-    slurm.state, slurm.reason = "IDLE+DRAIN", "Reason=a fan"
+def test_what_no_acceptance_proves_is_not_given_back(made: tuple[Course, Ledger]) -> None:
+    course, kept = made
     course.empty(["a"])
     course.give_back(["a"], "good")
     assert "a" in kept.cordoned(["a"])
     course.give_back(["a"])
-    assert "a" not in kept.cordoned(["a"]) and slurm.updates == []
+    assert "a" not in kept.cordoned(["a"])
 
 
 def host(name: str, **variables: object) -> Host:

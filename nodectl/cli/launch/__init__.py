@@ -88,11 +88,7 @@ def launch(app: App, asked: Launch) -> None:
     asked.refuse_contradictions()
     app.inventory  # noqa: B018 - says first which machine is meant
     work = _work(app, asked)
-    if asked.hosts.via == "slurm":
-        from nodectl.cli.launch.slurm import launch_via_slurm
-
-        raise click.exceptions.Exit(launch_via_slurm(app, asked, work.way, work.env, work.interface or ""))
-    raise click.exceptions.Exit(_launch_over_ssh(app, asked, work))
+    raise click.exceptions.Exit(_launched(app, asked, work))
 
 
 def _work(app: App, asked: Launch) -> _Work:
@@ -114,12 +110,12 @@ def _work(app: App, asked: Launch) -> _Work:
     _show_code(way, code.args, dry_run=asked.dry_run)
     env = collect_variables(around.names, around.env_file, os.environ)
     check_lease(asked.limits.lease)
-    told = files_for_job(app, by_slurm=asked.hosts.via == "slurm")
+    told = files_for_job(app)
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), told)
 
 
-def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
-    """Return the exit status of a launch whose ranks nodectl starts itself."""
+def _launched(app: App, asked: Launch, work: _Work) -> int:
+    """Return the exit status of the launch."""
     hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
     request = _request(asked, work, hosts)
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:

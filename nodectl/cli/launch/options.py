@@ -171,10 +171,9 @@ class Trace:
 class Hosts:
     """The hosts that run ranks, their order, and what they must be or have."""
 
-    via: str = option("--via", "What starts the ranks on the hosts.", default="ssh", type=OneOf(["ssh", "slurm"]))
     nodes: str | None = option(
         "--nodes",
-        "Number of hosts that run ranks; the others are spares.  With slurm: Slurm chooses them.",
+        "Number of hosts that run ranks; the others are spares.",
         metavar="N|MIN:MAX",
     )
     restarts: int | None = option(
@@ -218,9 +217,6 @@ class Hosts:
         metavar="CHECK",
         shell_complete=completing.one_of(completing.launch_check_names),
     )
-    sbatch: tuple[str, ...] = option(
-        "--sbatch", "With slurm: an option of sbatch, as --sbatch=--partition=gpu.", metavar="OPTION"
-    )
 
 
 @option_group
@@ -243,26 +239,6 @@ class Launch:
         if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
             why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
             raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
-        if self.hosts.via == "slurm":
-            self._refuse_with_slurm()
-        elif self.hosts.sbatch:
-            raise click.UsageError("--sbatch needs --via slurm")
-
-    def _refuse_with_slurm(self) -> None:
-        hosts, of_preflight = self.hosts, "they belong to preflight, which Slurm's jobs do not have"
-        refusals = (
-            (
-                hosts.restarts or hosts.spares or hosts.restart_on,
-                "--restarts, --restart-on, --spares need hosts over SSH; Slurm requeues itself",
-            ),
-            (hosts.needs or hosts.skips, f"--need and --skip need hosts over SSH: {of_preflight}"),
-            (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),
-            (self.around.nic_binding == GPU, "--nic-binding gpu needs hosts over SSH"),
-            (self.trace.tracer, "--trace needs hosts over SSH"),
-        )
-        for is_asked, refusal in refusals:
-            if is_asked:
-                raise click.UsageError(refusal)
 
 
 class LaunchCommand(click.Command):

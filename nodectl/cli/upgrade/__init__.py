@@ -31,8 +31,6 @@ from nodectl.common.process import interruptible, operator
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UnreachableError, UsageError
 from nodectl.facts.catalogue import facts_named
-from nodectl.health.slurm import SlurmNode, read_node
-from nodectl.jobs.slurm.login import Login
 from nodectl.ledger.accept import store
 from nodectl.ledger.events import Hold
 from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses, scatter
@@ -135,7 +133,7 @@ def _planned(app: App, asked: _Options) -> tuple[Roll, str]:
     if before and (amid := [one.host for one in before.hosts if one.phase not in SETTLED and one.host in covered]):
         remedy = f"nodectl upgrade --resume; or leave {fold(amid)} out: --limit"
         raise UsageError(f"an upgrade to {before.what} is under way: {before.states}", remedy)
-    facts, were = facts_of(app, facts_named("gpus", "slurm")), rolls.as_rolled(before, app.hosts)
+    facts, were = facts_of(app, facts_named("gpus")), rolls.as_rolled(before, app.hosts)
     rows = [
         planned(host, was, asked.stack, asked.driver, facts[host.name], app.profile_dirs)
         for host, was in zip(app.hosts, were, strict=True)
@@ -266,7 +264,7 @@ class Course:
         return self.app.of(rolls.as_rolled(self.roll, [h for h in self.app.inventory.hosts(None) if h.name in names]))
 
     def empty(self, names: Sequence[str]) -> None:
-        """Cordon the hosts, in Slurm too, and wait until neither a job nor a process is left there."""
+        """Cordon the hosts, and wait until neither a job nor a process is left there."""
         with self.app.ledger() as kept:
             plan = datetime.strptime(f"{self.roll.id[:15]}+0000", "%Y%m%dT%H%M%S%z").timestamp()
             for held in (one for holds in kept.cordoned(names).values() for one in holds if one.cordon.time > plan):
@@ -276,9 +274,6 @@ class Course:
             for name in names:
                 if not self._own(kept, name):
                     kept.cordon(name, (), self.roll.reason, operator())
-        for name in names:
-            if (node := self._node(name)) and not node.drained:
-                self._scontrol(name, "State=DRAIN", f"Reason={self.roll.reason}")
         part, told = self._of(names), ""
         while text := self._work_on(part):
             if text != told:
@@ -302,7 +297,7 @@ class Course:
     def _stop_jobs(self, names: set[str]) -> None:
         everywhere = self.app.of(self.app.inventory.hosts(None))
         for job in read_listing(everywhere).jobs:
-            if not job.state.ended and job.slurm is None and {part.host for part in job.parts} & names:
+            if not job.state.ended and {part.host for part in job.parts} & names:
                 note(f"stopping job {job.id} of {job.operator} (--stop-jobs)")
                 stop_job(everywhere, everywhere.hosts, job.id)
 
@@ -366,7 +361,7 @@ class Course:
         return {name: (texts.get(name, f"{playbook} did not come to its end"),) for name in names if name not in good}
 
     def give_back(self, names: Sequence[str], proof: str = "") -> None:
-        """End the upgrade's own cordons and drains in Slurm; with `proof` what an acceptance refuses stays cordoned."""
+        """End the upgrade's own cordons; with `proof` what an acceptance refuses stays cordoned."""
         for name in names:
             with self.app.ledger() as kept:
                 held = self._own(kept, name)
@@ -375,21 +370,9 @@ class Course:
                     continue
                 for one in held:
                     kept.return_(one, proof or "unchanged", operator())
-            if (node := self._node(name)) and node.reason == self.roll.reason:
-                self._scontrol(name, "State=RESUME")
 
     def _own(self, kept: Ledger, name: str) -> list[Hold]:
         return [held for held in kept.cordoned([name]).get(name, ()) if held.cordon.reason == self.roll.reason]
-
-    def _node(self, name: str) -> SlurmNode | None:
-        return read_node(self._scontrol(name)) if self.roll.of(name).slurm else None
-
-    def _scontrol(self, name: str, *changes: str) -> str:
-        """Change the host's node in Slurm, or without changes return what it is."""
-        node = self.roll.of(name).slurm
-        args = ("update", f"NodeName={node}", *changes) if changes else ("show", "node", node)
-        login = self.app.slurm() or Login(self.app.transport, self._of([name]).hosts[0])
-        return login.scontrol("--oneliner", *args)
 
     def _alike(self, names: Sequence[str]) -> list[tuple[HostRoll, list[str]]]:
         """Return the hosts with the same variables and the same run before together, after a row of them."""

@@ -1,8 +1,7 @@
-"""The batch script by which Slurm starts a job: the same launch script on each node as over SSH."""
+"""The batch script by which Slurm starts a job: on each node it calls the launch script of `nodectl launch`."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ _OWN = frozenset(
         *("output", "parsable", "test-only", "usage", "version", "wait", "wrap"),
     }
 )
-_OF_SCRIPTS = ("job-name", "output", "requeue", "no-requeue")
 _CPU_OPTIONS = ("exclusive", "cpus-per-task", "cpus-per-gpu", "oversubscribe", "overcommit")
 _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres")
@@ -31,9 +29,7 @@ class SbatchJob:
     """Hold what a batch script needs to know.
 
     `hosts` are nodes by name; without them Slurm chooses `nodes` of its own. `asked` are the operator's own options of
-    sbatch. `program` is what the launch script starts, the script and its words; `start` is how, in that script's own
-    options. With an `id` the job has a folder of its own, which holds `code/`, and runs in `workdir`: a place in the
-    code, or an absolute path on the nodes; else it runs where it is submitted.
+    sbatch. `program` is what the launch script starts, the script and its words. The job runs where it is submitted.
     """
 
     name: str
@@ -43,14 +39,9 @@ class SbatchJob:
     launcher: str
     hosts: Sequence[str] = ()
     gpus: int = 0
-    start: Sequence[str] = ()
     asked: Sequence[str] = ()
     venv: str = ""
     network: str = ""
-    id: str = ""
-    workdir: str = ""
-    checkpoint_dir: str = ""
-    time_limit_s: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
 
     def script_text(self) -> str:
@@ -66,23 +57,13 @@ class SbatchJob:
         return render(
             "sbatch.sh.j2",
             options=[sbatch_line(name, value) for name, value in self._options()],
-            own_folder=bool(self.id),
-            job_id=self.id,
-            workdir=self.workdir,
             network=self.network,
             launcher=self.launcher,
             venv=self.venv,
             nproc_per_node=self.nproc_per_node,
-            start=list(self.start),
             program=list(self.program),
             env=dict(self.env),
-            checkpoint_dir=self.checkpoint_dir,
         )
-
-    def salloc_options(self) -> list[str]:
-        """Return the words by which salloc takes these nodes; no shell is to read them."""
-        options = [(name, value) for name, value in self._options() if name not in _OF_SCRIPTS]
-        return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
 
     def _options(self) -> list[tuple[str, str | None]]:
         asked = [read_option(text) for text in self.asked]
@@ -91,7 +72,7 @@ class SbatchJob:
             ("job-name", job_name(self.name)),
             ("nodes", str(self.nodes)),
             ("ntasks-per-node", "1"),
-            ("output", "batch.log" if self.id else "slurm-%j.out"),
+            ("output", "slurm-%j.out"),
         ]
         if self.hosts:
             options.append(("nodelist", ",".join(map(_node, self.hosts))))
@@ -101,9 +82,6 @@ class SbatchJob:
             options.append(("mem", "0"))
         if self.gpus and names.isdisjoint(_GPU_OPTIONS):
             options.append(("gpus-per-node", str(self.gpus)))
-        if self.time_limit_s and "time" not in names:
-            minutes, seconds = divmod(math.ceil(self.time_limit_s), 60)
-            options.append(("time", f"{minutes}:{seconds:02}"))
         if names.isdisjoint(("requeue", "no-requeue")):
             options.append(("no-requeue", None))  # a second start would find the first one's files
         return [*options, *asked]

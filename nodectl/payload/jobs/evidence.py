@@ -1,7 +1,4 @@
-"""Collects the evidence of a rank's end (notes, log, kernel, torchrun), has it judged, and returns a failure.
-
-For a rank that Slurm ran, the files are read later and on another host: without its exit status and the kernel's word.
-"""
+"""Collects the evidence of a rank's end (notes, log, kernel, torchrun), has it judged, and returns a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 
 from ..common.patterns import lazily
 from . import kernel, listeners, notes, outputs, steady
-from .classify import Evidence, Verdict, judge, launcher_words, signal_name, torchrun_exit
+from .classify import Evidence, Verdict, judge, torchrun_exit
 from .failures import Failure, row
 from .flight import summary
 from .folder import no_space
@@ -269,58 +266,3 @@ def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, st
         if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
             return left, rule
     return next((row for row in rules if row[0].startswith(f"{place}/")), None)
-
-
-End = Dict[str, Any]
-
-
-def of_node(folder: str, node: int, ranks: int, end: End) -> List[Failure]:
-    """Return the failures of one node of a Slurm job: its ranks' failures, or if there are none its launcher's.
-
-    `end` has `exit_status`, `time` and `up_s` of the node then.
-    """
-    output = Output(os.path.join(folder, "ranks", f"{node}.log"))
-    text = tail(output, _SUMMARY_BYTES)
-    failures = [_of_rank(folder, node, node * ranks + local_rank, local_rank, text, end) for local_rank in range(ranks)]
-    return [item for item in failures if item] or [_of_launcher(text, end)]
-
-
-def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end: End) -> Optional[Failure]:
-    note, code = notes.read_error(folder, rank, float("-inf")), torchrun_exit(text, local_rank)
-    if code is None and note is not None:
-        code = 1
-    if not code:
-        return None
-    evidence = Evidence(code=code, code_from_log=True, note=note, after_another=code == -signal.SIGTERM)
-    if note is None:  # a note is enough, and reading the logs of many jobs and ranks takes long
-        place = os.path.join(folder, "ranks", str(node))
-        evidence = evidence._replace(
-            watched=notes.is_watched(folder, rank),
-            left=notes.has_left(folder, rank),
-            stack=notes.crash(folder, rank),
-            **log_of(place, Output(f"{place}.log"), local_rank),
-        )
-    failure = _failure(judge(evidence), rank, code, note, _raised_at(note, end))
-    explain_stayed(failure, folder)
-    return failure
-
-
-def _raised_at(note: Optional[Dict[str, Any]], end: End) -> float:
-    """Return when the exception was raised, by the node's clock: the note holds the node's uptime then."""
-    if note is None or end["up_s"] is None:
-        return float(end["time"])
-    return float(end["time"]) - max(0.0, float(end["up_s"]) - float(note["monotonic_s"]))
-
-
-def _of_launcher(text: str, end: End) -> Failure:
-    status, reason = int(end["exit_status"]), launcher_words(text)
-    more = {"exit_status": status, "evidence": []}
-    if reason.signal == signal.SIGTERM or status == 128 + signal.SIGTERM:
-        return row("terminated", "its launcher was asked to end (SIGTERM)", end["time"], **more)
-    if status > 128:
-        message = f"the launcher (torchrun) was killed by signal {status - 128} ({signal_name(status - 128)})"
-        return row("launcher", message, end["time"], **{**more, "class": "launcher_killed"})
-    verdict = judge(Evidence(code=status, log=text, shared=True))
-    category = reason.category if reason.category != "launcher" else verdict.category
-    more.update({"class": category, "evidence": list(verdict.evidence)})
-    return row(verdict.kind, verdict.message, end["time"], **more)

@@ -17,7 +17,7 @@ from nodectl.cli.root import commands
 from nodectl.common.resources import payload_dir
 from nodectl.model.acceptance import HostAcceptance, Seen, Step, Taken
 from nodectl.model.finding import Finding
-from nodectl.model.job import JobState, SlurmJob
+from nodectl.model.job import JobState
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
@@ -170,7 +170,6 @@ class Job(TypedDict):
     outputs: dict[str, list[str]]
     shared_memory: dict[str, list[str]]
     processes: dict[str, int]
-    slurm: SlurmJob | None
     unreachable: dict[str, str]
 
 

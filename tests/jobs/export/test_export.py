@@ -189,14 +189,14 @@ def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert env["NCCL_SOCKET_NTHREADS"] == "4" and "NCCL_SOCKET_IFNAME" not in env
     assert "NCCL_SOCKET_IFNAME" in done.stderr and container["args"][-2:] == ["--x", "$$(id)"]
-    script = nodectl(*own, "slurm", "--nodes", "4", "train.py").stdout
+    script = nodectl(*own, "sbatch", "--nodes", "4", "train.py").stdout
     assert "#SBATCH --gpus-per-node=8\n" in script and "ranks=8 " in script
     assert "[[ -v NCCL_SOCKET_IFNAME ]] || export NCCL_SOCKET_IFNAME==ib0\n" in script
     assert nodectl(*own, "hostfile").stdout.splitlines()[1:] == ["gpu1 slots=8", "gpu2 slots=8"]
-    assert "\nprogram=(-- ./-dash.py --x)\n" in nodectl(*own, "slurm", "--", "-dash.py", "--x").stdout
+    assert "\nprogram=(./-dash.py --x )\n" in nodectl(*own, "sbatch", "--", "-dash.py", "--x").stdout
     odd = nodectl(*own, "kubernetes", "--image", "i", "--rdma-resource", "a/b=²", "t.py", check=False)
     assert (odd.returncode, "--rdma-resource 'a/b=²'" in odd.stderr) == (2, True)
-    odd = nodectl(*own, "slurm", "--interface", "a b", "t.py", check=False)
+    odd = nodectl(*own, "sbatch", "--interface", "a b", "t.py", check=False)
     assert (odd.returncode, "no name of an interface" in odd.stderr) == (2, True)
 
 

@@ -1,1 +1,0 @@
-"""Jobs that Slurm runs: handed to its login host, listed, followed and stopped there."""
