@@ -30,10 +30,21 @@ _COPY = re.compile(
     r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|[~-]|[-_.](?:prod|dev|local|backup|copy))+$"
 )
 _KEYS = re.compile(
-    r".*\.(?:(?:env|pem|key)(?:\.txt)?|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
+    r".*\.(?:(?:env|key)(?:\.txt)?|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
     r"|_netrc|krb5cc.*|.*kubeconfig.*|(?:.*sh|python|mysql|psql|sqlite|node_repl|rediscli)_history|secring\.gpg"
+    r"|(?:credentials|client_secret.*|service[-_]account.*)\.json|(?:hf_)?token|stored_tokens|passwords?(?:\.txt)?"
     r"|(?:kaggle|logins)\.json|key4\.db|envrc|pgpass(?:\.conf)?|(?:rclone|clearml|wg[0-9]+)\.conf"
 )
+# a public certificate is one, too: what it holds decides when the command line names it
+_CERTIFICATE = re.compile(r".*\.pem(?:\.txt)?")
+# hidden or not, of files and folders: no option takes them along
+_DENIED = re.compile(
+    r"\.(?:ssh|gnupg|aws|azure|kube|docker|config|ngc|huggingface|password-store|mozilla|age|oci|tsh|mc|codex)"
+    r"|\.(?:env|flaskenv)(?:[^a-z].*)?|\.envrc|\.\w*history|\.netrc|\.pgpass|\.git-credentials|\.npmrc|\.pypirc"
+    r"|\.(?:vault-token|terraformrc|authinfo|msmtprc|curlrc|my\.cnf|s3cfg|boto|dockercfg|htpasswd|sentryclirc)"
+    r"|\.(?:comet\.config|xauthority|google_authenticator)|secrets?|credentials?|id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:_sk)?"
+)
+_EXAMPLE = re.compile(r"(?:example|sample|template)\.env")
 # a key that was packed or sealed is one
 _PACKED = re.compile(r"\.(?:gz|xz|bz2|zst|zip|7z|enc|gpg|asc|age)$")
 # of files, whatever they end in: tokens of a language model are many, or say of what (`token_counts.csv`)
@@ -127,6 +138,23 @@ _SYSTEM = (
 )
 
 
+def is_denied(place: str) -> bool:
+    """Return whether a path in a project (a folder ends in `/`) is of keys, passwords or histories, whatever names it.
+
+    That is a part of what `is_secret` finds: names that programs agree on.
+    """
+    parts = [part if _OPEN.fullmatch(part) else _bare(part) for part in place.lower().split("/")]
+    key = _KEYS.fullmatch(parts[-1]) and not _EXAMPLE.fullmatch(parts[-1])
+    return bool(key) or any(_DENIED.fullmatch(part) for part in parts if not _OPEN.fullmatch(part))
+
+
+def _bare(name: str) -> str:
+    """Return the name of what a file is a copy or a packed form of."""
+    name = _COPY.sub("", name)
+    packed = _PACKED.sub("", name)
+    return packed if "." in packed or _KEYS.fullmatch(packed) or name.startswith("id_") else name
+
+
 def is_secret(place: str) -> bool:
     """Return whether a path in a project (a folder ends in `/`) is by its name one for keys, tokens and passwords.
 
@@ -137,11 +165,9 @@ def is_secret(place: str) -> bool:
         return True
     if not name or _OPEN.fullmatch(name):
         return False
-    name = _COPY.sub("", name)
-    packed = _PACKED.sub("", name)
-    name = packed if "." in packed or _KEYS.fullmatch(packed) or name.startswith("id_") else name
-    if name.startswith(".") or _KEYS.fullmatch(name):
-        return not re.fullmatch(r"(?:example|sample|template)\.env", name)
+    name = _bare(name)
+    if name.startswith(".") or _KEYS.fullmatch(name) or _CERTIFICATE.fullmatch(name):
+        return not _EXAMPLE.fullmatch(name)
     if _PROGRAM.fullmatch(name):
         return False
     named = _NAMES.search(name) or (not _TENSORS.fullmatch(name) and _LAST.search(name))

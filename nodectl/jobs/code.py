@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
@@ -20,6 +19,7 @@ from nodectl.common.private import (
     MARKS,
     MOUNT,
     NO_PROJECT,
+    is_denied,
     is_home,
     is_marked,
     is_program,
@@ -38,36 +38,28 @@ _IGNORED_SHOWN = 5
 _MANY_FILES = 200
 _PARTS_SHOWN = 10
 _BUNDLED = "workload:"
-_TAKES_BACK = ".nodectlignore"
-_IGNORE_FILES = (".gitignore", _TAKES_BACK)  # the later one decides
-# what never travels unless .nodectlignore takes it back: history, environments, caches
-_NEVER = (
-    *(".git", ".hg/", ".svn/", ".venv/", "venv/", "node_modules/"),
-    *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
+# each speaks for itself: what one of them leaves out, the other does not bring back
+_IGNORE_FILES = (".gitignore", ".nodectlignore")
+# what travels only if the command line names it: history, environments, caches
+_CACHES = GitIgnoreSpec.from_lines(
+    (
+        *(".git", ".hg/", ".svn/", ".venv/", "venv/", "node_modules/"),
+        *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
+    )
 )
 _MOST_STAYED = 300
-
-
-class _Rules(NamedTuple):
-    """Hold the rules of one ignore file, for what lies below `prefix`."""
-
-    prefix: str
-    spec: GitIgnoreSpec
-    file: str
-    lines: Sequence[str] = ()
-
-
-_NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
-_OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for environments and caches")
-_OF_SECRETS = "nodectl's own rule for secrets and hidden files, which .nodectlignore takes back by its own name"
+_OF_CACHES = "nodectl's own rule for environments and caches"
+_OF_SECRETS = "nodectl's own rule for secrets and hidden files"
 _OF_GIVEN = "nodectl's own rule for files of --env-file and [[notify]]"
-_OF_LINKS = "nodectl's own rule for links out of a project, which .nodectlignore takes back by its own name"
+_OF_LINKS = "nodectl's own rule for links out of a project"
 _OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by a hard link"
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Hold what is copied: files with places below `folder`; the script runs in `workdir`, and is named from there.
+    """Hold what is copied: files below `folder` with their places; the script runs in `workdir`, named from there.
+
+    `files` is the one list of what travels; no path in it has a link below `folder`.
 
     `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
     `ignored` are places that are told, `secrets` some of them; `stayed` are some of all that stay here, with the file
@@ -94,8 +86,10 @@ class Code:
         real = {path.resolve() for path in given}
         gone = {place: _OF_GIVEN for path, place in self.files if path.resolve() in real}
         files = tuple(pair for pair in self.files if pair[1] not in gone)
+        size_bytes = sum(path.stat().st_size for path, _ in files)
         ignored, secrets = (*gone, *self.ignored), (*gone, *self.secrets)
-        return replace(self, files=files, stayed=(*gone.items(), *self.stayed), ignored=ignored, secrets=secrets)
+        stayed = (*gone.items(), *self.stayed)
+        return replace(self, files=files, size_bytes=size_bytes, stayed=stayed, ignored=ignored, secrets=secrets)
 
     def left_out(self) -> list[str]:
         """Return a line for each place that stays here and is told, with the rule that says so."""
@@ -125,10 +119,13 @@ def left_behind(code: Code, args: Sequence[str]) -> list[str]:
     return [name for name, path in here if path.is_file() and not path.is_relative_to(code.folder)]
 
 
-def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+def find_code(
+    script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
+) -> Code:
     """Collect the code of `script`: all of `folder`, else of the project around it, else of its own folder.
 
-    `workload:NAME` is a training program that nodectl ships. UsageError where there is none, or too much of it.
+    `workload:NAME` is a training program that nodectl ships. `include` are files and folders of it that travel although
+    they are ignored. UsageError where there is none, or too much of it, and for a secret that is named.
     """
     bundled = script.startswith(_BUNDLED)
     path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
@@ -142,11 +139,13 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
             "give the path of a Python file on this machine; of one that the hosts have: --chdir DIR",
         )
     if bundled:
-        return replace(_code(path.parent, path, limit_mib), name=_slug(path.stem))
+        return replace(_code(path.parent, path, limit_mib, include), name=_slug(path.stem))
+    if folder is None:
+        _refuse_link_out(Path(script))
     root = _root(path, folder)
     if folder is None and (why := _why_alone(root)):
-        return _alone(root, path, path, why)
-    return _code(root, path, limit_mib, is_named=folder is not None)
+        return _alone(root, path, path, why, include)
+    return _code(root, path, limit_mib, include, is_named=folder is not None)
 
 
 def check_module(module: str) -> None:
@@ -155,7 +154,9 @@ def check_module(module: str) -> None:
         raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
 
 
-def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+def find_module(
+    module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
+) -> Code:
     """Collect the code of a Python module that stands where the operator does, or below the `src` of its project."""
     check_module(module)
     here = Path.cwd().resolve()
@@ -164,12 +165,15 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
         stem = place.joinpath(*module.split("."))
         for path in (stem.with_name(f"{stem.name}.py"), stem / "__main__.py"):
             if path.is_file():
+                _refuse_link_out(path)
                 root = _root(path, folder) if folder is not None or not path.is_relative_to(project) else project
                 if folder is None and (why := _why_alone(root)):
                     package = place / module.partition(".")[0]
-                    code = _alone(root, path, package if package.is_dir() and not _why_alone(package) else path, why)
+                    code = _alone(
+                        root, path, package if package.is_dir() and not _why_alone(package) else path, why, include
+                    )
                 else:
-                    code = _code(root, path, limit_mib, is_named=folder is not None)
+                    code = _code(root, path, limit_mib, include, is_named=folder is not None)
                 return replace(code, script=module, name=name_of(module, place))
     raise UsageError(
         f"there is no module {module} in {here}" + (f", {project} or its src" if project != here else " or its src"),
@@ -177,7 +181,9 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
     )
 
 
-def find_folder(argv: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+def find_folder(
+    argv: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
+) -> Code:
     """Collect the code of a command: the project around the folder where the operator stands; its words name it."""
     here = Path.cwd().resolve()
     root = _named(folder) if folder is not None else _project_of(here)
@@ -190,7 +196,7 @@ def find_folder(argv: Sequence[str], folder: Path | None = None, *, limit_mib: i
         # a program that is given as text (-c) is too long for a name
         return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
 
-    code = _code(root, None, limit_mib, is_named=folder is not None)
+    code = _code(root, None, limit_mib, include, is_named=folder is not None)
     return replace(code, script=argv[0], name=name_of(program_of(argv, is_own), here))
 
 
@@ -204,12 +210,17 @@ def program_of(argv: Sequence[str], is_own: Callable[[str], bool]) -> str:
     return Path(argv[0]).stem
 
 
-def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
+def _alone(root: Path, path: Path, package: Path, why: str, include: Sequence[Path]) -> Code:
     """Collect a script, or a module's package, out of a folder that is no project: what else lies there stays."""
-    files: list[tuple[Path, str]] = [(path, path.relative_to(root).as_posix())]
+    if include:
+        remedy = "put the script and what it needs into a folder of their own, or name that folder: --code DIR"
+        raise UsageError(f"--include {include[0]}: {root} is {why}, and no project", remedy)
+    files: list[tuple[Path, str]] = [(path.resolve(), path.relative_to(root).as_posix())]
     stayed: dict[str, str] = {}
     if package.is_dir():
-        files, stayed = _collect(package, f"{package.name}/")
+        files, stayed = _collect(package, [path], f"{package.name}/")
+    elif what := _never(path, place := _place_of(root, path)):
+        raise _refusal(place, what)
     beside = dict.fromkeys(_imported_from(root, package, files), f"{root}, {why} {NO_PROJECT}")
     return Code(
         folder=root,
@@ -244,10 +255,8 @@ def _imported_from(root: Path, package: Path, files: Sequence[tuple[Path, str]])
     return [place for place in places if (root / place).is_file() and package not in (root / place, root / place[:-12])]
 
 
-def _code(root: Path, path: Path | None, limit_mib: int, *, is_named: bool = True) -> Code:
-    files, stayed = _collect(root)
-    if path is not None and path not in (source for source, _ in files):
-        files.append((path, path.relative_to(root).as_posix()))
+def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path], *, is_named: bool = True) -> Code:
+    files, stayed = _collect(root, [*([] if path is None else [path]), *include])
     size_bytes = _check_size(root, files, limit_mib)
     workdir = _workdir(root, path or root, [place for _, place in files])
     is_project = is_named or is_marked(root)
@@ -351,14 +360,9 @@ def _project_of(here: Path) -> Path:
 
 def _is_of(root: Path, script: Path) -> bool:
     """Tell whether the script belongs to the project: no folder on its path is ignored, as a scratch folder is."""
-    specs, folder, place = [_OWN_RULES], root, ""
-    for part in script.relative_to(root).parts:
-        specs += _specs_of(folder, place)
-        folder /= part
-        place += part + ("/" if folder.is_dir() else "")
-        if _verdict(place, specs)[0]:
-            return False
-    return True
+    selection = _Selection(root, ())
+    ways = [root / place for place in (script.relative_to(root), *script.relative_to(root).parents)]
+    return not any(selection.rule_by_name(way) for way in ways if way != root)
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
@@ -392,27 +396,20 @@ def _bundled(name: str) -> Path:
 
 def _is_told(place: str) -> bool:
     """Tell whether an operator wants to hear of a place that stays: nobody does of caches."""
-    return not _NEVER_SPEC.match_file(place)
+    return not _CACHES.match_file(place)
 
 
-def _collect(root: Path, top: str = "") -> tuple[list[tuple[Path, str]], dict[str, str]]:
-    """All files below `root`, those of linked folders too; and the places that stay here, with whose rule says so.
-
-    Places begin with `top`.
-    """
-    files: list[tuple[Path, str]] = []
-    stayed: dict[str, str] = {}
-    try:
-        for path, place, rule in _walk(root, top, [_OWN_RULES], (root.resolve(),), _taken_back(root)):
-            if rule:
-                stayed[place] = rule
-            elif path.is_file():
-                files.append((path, place))
-                if len(files) > _LIMIT_FILES:
-                    raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
-    except OSError as error:
-        raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
-    return files, stayed
+def _refuse_link_out(typed: Path) -> None:
+    """Raise UsageError if a link on the way to the script leads out of the project in which the link lies."""
+    at, parts = Path("/"), typed.absolute().parts[1:]
+    for number, part in enumerate(parts, start=1):
+        path = at.parent if part == ".." else at / part
+        at = Path(os.path.realpath(path))
+        if not path.is_symlink() or at.is_relative_to(project := _project_of(path.parent)):
+            continue
+        # the way to a project may have links of its own
+        if not _why_alone(project) and (number == len(parts) or is_marked(project)):
+            raise UsageError(f"{typed}: {path} is a link out of {project}", f"name the file itself: {typed.resolve()}")
 
 
 _HOW_TO_LEAVE_OUT = (
@@ -421,130 +418,168 @@ _HOW_TO_LEAVE_OUT = (
 )
 
 
-def _walk(
-    folder: Path,
-    place: str,
-    specs: list[_Rules],
-    above: tuple[Path, ...],
-    back: tuple[str, ...],
-) -> Iterator[tuple[Path, str, str]]:
-    """Each file, and each file or folder that is ignored, with whose rule it is (else empty).
+def _collect(root: Path, named: Iterable[Path], top: str = "") -> tuple[list[tuple[Path, str]], dict[str, str]]:
+    """All files below `root` that travel; and the places that stay here, with whose rule says so.
 
-    `above` are the folders that it lies in, the root first: a link to one of them, or out of the root, is left out.
-    In an ignored folder lies what is taken, too, where `back` names a place in it.
+    Places begin with `top`. `named` are paths of the command line, which no ignore file leaves out.
     """
-    specs = [*specs, *_specs_of(folder, place)]
-    for path in sorted(folder.iterdir()):
-        is_folder = path.is_dir()
-        at = f"{place}{path.name}" + ("/" if is_folder else "")
-        ignored, by = _verdict(at, specs)
-        if not ignored:
-            rule = _rule_for(path, at, specs, above[0]) or (
-                _OWN_RULES.file if ignored is None and _is_environment(path) else ""
-            )
-            ignored, by = bool(rule), rule
-        if ignored or not is_folder:
-            yield path, at, by if ignored else ""
-        real = Path(os.path.realpath(path))
-        if not is_folder or any(entry.is_relative_to(real) for entry in above):
-            continue
-        if not ignored or any(entry.startswith(at) for entry in back):
-            below = _walk(path, at, specs, (*above, real), back)
-            yield from (entry for entry in below if not entry[2] or not ignored)
-
-
-def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> str:
-    """Return the rule against copying a file or folder, by its kind, target or content; "" if it may be copied."""
-    is_wanted = _is_taken_back(place, rules)
-    if path.is_symlink() and (rule := _rule_for_link(path, root, is_wanted=is_wanted)):
-        return rule
+    selection = _Selection(root, _places_of(root, named))
     try:
+        selection.walk(root, top, (root,))
+    except OSError as error:
+        raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
+    return selection.files, selection.stayed
+
+
+def _places_of(root: Path, named: Iterable[Path]) -> Iterator[str]:
+    """Yield where these lie below `root`, and where the links lie by which they are named."""
+    for path in named:
+        yield _place_of(root, path)
+        absolute = Path(os.path.abspath(path))  # noqa: PTH100 - no link is followed
+        link = absolute.parent.resolve() / absolute.name
+        if root in link.parents:
+            yield link.relative_to(root).as_posix()
+
+
+def _place_of(root: Path, path: Path) -> str:
+    real = path.resolve()
+    if root not in real.parents:
+        raise UsageError(f"{path} leads to {real}, which does not lie in {root}", "name what lies in the project")
+    return real.relative_to(root).as_posix()
+
+
+class _Selection:
+    """The files below a folder that travel, and the places that stay here with the rule that says so.
+
+    A file is judged where it really lies, by whatever link it is found. Rules only leave out: `named`, places of the
+    command line, are looked for in what is left out, too.
+    """
+
+    def __init__(self, root: Path, named: Iterable[str]) -> None:
+        self.files: list[tuple[Path, str]] = []
+        self.stayed: dict[str, str] = {}
+        self._root = root
+        self._named = frozenset(named)
+        self._specs: dict[Path, GitIgnoreSpec | None] = {}
+
+    def walk(self, folder: Path, shown: str, above: tuple[Path, ...], outer: str = "") -> None:
+        """Take what lies in `folder`, which travels as `shown`; of a folder that a rule `outer` leaves out, the named.
+
+        `above` are the folders that it is found in, the root first: no link is followed to one of them.
+        """
+        for path in sorted(folder.iterdir()):
+            real = Path(os.path.realpath(path)) if path.is_symlink() else path
+            is_folder = real.is_dir()
+            place = f"{shown}{path.name}{'/' * is_folder}"
+            if not real.is_relative_to(self._root):
+                self.stayed[place] = _OF_LINKS
+                continue
+            rule = self._rule_by_link(path, real, outer) if path.is_symlink() else self._rule(path, outer)
+            if is_folder and (not rule or self._holds_named(real)):
+                if not any(entry.is_relative_to(real) for entry in above):
+                    self.walk(real, place, (*above, real), rule)
+            elif rule:
+                if self._place(path) in self._named:
+                    raise _refusal(place, rule)
+                self.stayed[place] = rule
+            elif real.exists():
+                self.files.append((real, place))
+                if len(self.files) > _LIMIT_FILES:
+                    raise UsageError(f"{self._root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
+
+    def _rule_by_link(self, link: Path, real: Path, outer: str) -> str:
+        """Return the rule against what a link leads to: its own, and those of all folders in which the target lies."""
+        if not real.exists():
+            return ""
+        rule, ways = "", [way for way in (real, *real.parents) if self._root in way.parents]
+        for way in reversed(ways):
+            rule = self._rule(way, rule)
+        return self._rule(link, outer) or rule
+
+    def _rule(self, path: Path, outer: str = "") -> str:
+        """Return the rule against copying a file or folder; "" if it may be copied. UsageError for a named secret."""
+        place = self._place(path)
+        if self._named_part(place) is not None and (what := _never(path, place)):
+            raise _refusal(place, what)
+        if rule := self.rule_by_name(path, outer):
+            return rule
+        if what := _never(path, place):
+            return f"{_OF_SECRETS} ({what})"
+        if path.is_dir():
+            return _OF_CACHES if place not in self._named and _is_environment(path) else ""
         status = path.stat()
-    except OSError:  # a dangling link
+        is_others = status.st_nlink > 1 and status.st_uid != self._root.stat().st_uid
+        return _OF_OTHERS if is_others or not path.is_file() else ""
+
+    def rule_by_name(self, path: Path, outer: str = "") -> str:
+        """Return the rule that leaves a place out by its name, or `outer`, that of its folder; "" for none."""
+        own, end = self._place(path), "/" * path.is_dir()
+        named = self._named_part(own)
+        if named == own:
+            return ""
+        if named is not None:
+            own = own[len(named) + 1 :]
+        elif rule := outer or self._ignored_by(path, end):
+            return rule
+        if _CACHES.match_file(own + end):
+            return _OF_CACHES
+        return _OF_SECRETS if is_secret(own + end) else ""
+
+    def _place(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
+
+    def _named_part(self, place: str) -> str | None:
+        """Return the place of the command line that is this one, or a folder above it."""
+        return max((named for named in self._named if f"{place}/".startswith(f"{named}/")), key=len, default=None)
+
+    def _holds_named(self, folder: Path) -> bool:
+        return any(folder in (self._root / place).parents for place in self._named)
+
+    def _ignored_by(self, path: Path, end: str) -> str:
+        """Return the ignore file that leaves the path out: of each kind the nearest that speaks of it decides."""
+        for name in _IGNORE_FILES:
+            for folder in path.parents[: len(path.parents) - len(self._root.parents)]:
+                spec = self._spec_of(folder / name)
+                verdict = spec and spec.check_file(f"{path.relative_to(folder).as_posix()}{end}").include
+                if verdict:
+                    return self._place(folder / name)
+                if verdict is not None:
+                    break
         return ""
+
+    def _spec_of(self, file: Path) -> GitIgnoreSpec | None:
+        if file not in self._specs:
+            try:
+                text = file.read_text(encoding="utf-8") if file.is_file() else ""
+                self._specs[file] = GitIgnoreSpec.from_lines(text.splitlines()) if text else None
+            except ValueError as error:  # also of text that is none
+                raise UsageError(f"{file}: {error}", "correct the file") from error
+        return self._specs[file]
+
+
+def _never(path: Path, place: str) -> str:
+    """Return why a file or folder never travels, whatever names it (`it holds a private key`); "" if it may."""
+    if is_denied(f"{place}{'/' * path.is_dir()}"):
+        return "its name is one of keys, passwords or histories"
     if path.is_dir():
-        return f"{_OF_SECRETS} (it is a home folder)" if not is_wanted and is_home(path) else ""
-    is_others = status.st_nlink > 1 and status.st_uid != root.stat().st_uid
-    if not path.is_file() or is_others:
-        return _OF_OTHERS
+        return "it is a home folder" if is_home(path) else ""
+    if not path.is_file() or is_program(path):
+        return ""
     try:
-        what = "" if is_program(path) else secret_in(path)
+        what = secret_in(path)
     except OSError as error:  # of a read, which names no file
         raise OSError(error.errno, error.strerror, str(path)) from error
-    return f"{_OF_SECRETS} (it holds {what})" if what and not is_wanted else ""
+    return f"it holds {what}" if what else ""
 
 
-def _rule_for_link(path: Path, root: Path, *, is_wanted: bool) -> str:
-    """Return the rule against a link's target, or "".
-
-    A link out of the project is copied only if a rule names it, one to a secret or a home folder never.
-    """
-    target = os.path.realpath(path)
-    above = os.path.commonpath([target, root])
-    end = "/" * Path(target).is_dir()
-    if target != above and is_secret(os.path.relpath(target, above) + end):
-        return _OF_SECRETS
-    if above != str(root) and not is_wanted:
-        return _OF_LINKS
-    return _OF_LINKS if end and why_no_project(Path(target)) not in ("", MOUNT) else ""
+def _refusal(place: str, what: str) -> UsageError:
+    remedy = "leave it out; variables travel by --env-file, other secrets are put on the hosts without a job"
+    return UsageError(f"{place} never travels with a job: {what}", remedy)
 
 
 def _is_environment(folder: Path) -> bool:
     """Tell whether a folder is a virtual environment, or one of conda, of whichever name."""
     return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
-
-
-def _taken_back(root: Path) -> tuple[str, ...]:
-    """Places that the project's .nodectlignore takes back by name (`!data/tiny.bin`), also from folders left out."""
-    file = root / ".nodectlignore"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return tuple(line.strip()[1:].lstrip("/") for line in lines if line.startswith("!"))
-
-
-def _specs_of(folder: Path, place: str) -> Iterator[_Rules]:
-    for name in _IGNORE_FILES:
-        file = folder / name
-        if file.is_file():
-            try:
-                lines = file.read_text(encoding="utf-8").splitlines()
-                yield _Rules(place, GitIgnoreSpec.from_lines(lines), f"{place}{name}", lines)
-            except ValueError as error:  # also of text that is none
-                raise UsageError(f"{file}: {error}", "correct the file") from error
-
-
-def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
-    """Return whether it is ignored, as the nearest file says that speaks of it; and which that is. Secrets are."""
-    ignored, by = _said(place, rules)
-    if ignored or not is_secret(place) or _is_taken_back(place, rules):
-        return ignored, by
-    return True, _OF_SECRETS
-
-
-def _is_taken_back(place: str, rules: Sequence[_Rules]) -> bool:
-    """.nodectlignore takes it back by a line that names it, and secret folders above it, without wildcards."""
-    nodectl_rules = [rule for rule in rules if rule.file.endswith(_TAKES_BACK)]
-    return _said(place, nodectl_rules)[0] is False and any(
-        _names(line.strip()[1:], place[len(rule.prefix) :])
-        for rule in nodectl_rules
-        for line in rule.lines
-        if line[:1] == "!"
-    )
-
-
-def _names(pattern: str, place: str) -> bool:
-    parts = PurePosixPath(place).parts
-    folders = ["/".join(parts[: depth + 1]) + "/" for depth in range(len(parts) - 1)]
-    first = next((depth for depth, folder in enumerate(folders) if is_secret(folder)), len(folders))
-    literal = PurePosixPath(re.sub(r"\\(.)", r"\1", pattern)).parts
-    return literal[first - len(parts) :] == parts[first:] and GitIgnoreSpec.from_lines([pattern]).match_file(place)
-
-
-def _said(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
-    for rule in reversed(rules):
-        verdict = rule.spec.check_file(place[len(rule.prefix) :]).include
-        if verdict is not None:
-            return verdict, rule.file
-    return None, ""
 
 
 def _check_size(root: Path, files: list[tuple[Path, str]], limit_mib: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -23,6 +24,7 @@ from nodectl.jobs.code import Code
 from nodectl.jobs.plan import Plan
 
 _SECRET_BYTES = 32
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -64,14 +66,34 @@ def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
     """Return each file's SHA-256 and whether it is executable, by its path, and the contents by SHA-256."""
     manifest, contents = {}, {}
     try:
-        for source, place in code.files:
-            data = source.read_bytes()
+        for path, place in code.files:
+            data, executable = _read_file(code.folder, path)
             digest = hashlib.sha256(data).hexdigest()
             contents[digest] = data
-            manifest[place] = digest, os.access(source, os.X_OK)
+            manifest[place] = digest, executable
     except OSError as error:
         raise JobError(f"the code cannot be read: {error}") from error
     return manifest, contents
+
+
+def _read_file(folder: Path, path: Path) -> tuple[bytes, bool]:
+    """Return what a file below `folder` holds and whether it is executable; OSError if a link is on the way by now."""
+    *folders, name = path.relative_to(folder).parts
+    opened = [os.open(folder, _FOLDER)]
+    try:
+        for part in folders:
+            opened.append(os.open(part, _FOLDER, dir_fd=opened[-1]))
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened[-1])
+    except OSError as error:
+        raise OSError(error.errno, "it is not what it was when the launch began", str(path)) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    with os.fdopen(file, "rb") as stream:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no file any more", str(path))
+        return stream.read(), bool(mode & 0o111)
 
 
 def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
@@ -112,9 +134,9 @@ def add_code(archive: tarfile.TarFile, code: Code) -> None:
     folder = tarfile.TarInfo("code")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
     archive.addfile(folder)
-    for source, place in code.files:
-        executable = os.access(source, os.X_OK)
-        add_file(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)
+    for path, place in code.files:
+        data, executable = _read_file(code.folder, path)
+        add_file(archive, f"code/{place}", data, 0o700 if executable else 0o600)
 
 
 def add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:

@@ -35,6 +35,7 @@ class Asked:
     chdir: str | None = None
     code_folder: Path | None = None
     code_limit_mib: int = CODE_LIMIT_MIB
+    include: tuple[Path, ...] = ()
     conda: str | None = None
     numa_binding: str | None = None
     container: str | None = None
@@ -102,7 +103,7 @@ def _with_bundled(asked: Asked, argv: tuple[str, ...]) -> tuple[tuple[str, ...],
     if at is None:
         return argv, None
     _check_not_on_the_hosts(asked, argv[at])
-    code = find_code(argv[at], asked.code_folder, limit_mib=asked.code_limit_mib)
+    code = find_code(argv[at], asked.code_folder, limit_mib=asked.code_limit_mib, include=asked.include)
     before, after = argv[:at], argv[at + 1 :]
     if asked.engine == DEEPSPEED:  # else its launcher adds an option that the program has not
         before = ("--no_local_rank", *before)
@@ -187,16 +188,19 @@ def needed(paths: Sequence[str]) -> tuple[tuple[str, PathKind], ...]:
 
 
 def _code(asked: Asked, script: str, args: Sequence[str]) -> Code:
+    folder, limit_mib, include = asked.code_folder, asked.code_limit_mib, asked.include
     if asked.module is not None:
-        return find_module(asked.module, asked.code_folder, limit_mib=asked.code_limit_mib)
+        return find_module(asked.module, folder, limit_mib=limit_mib, include=include)
     if asked.engine == TORCHRUN:
-        return find_code(script, asked.code_folder, limit_mib=asked.code_limit_mib)
-    return find_folder((script, *args), asked.code_folder, limit_mib=asked.code_limit_mib)
+        return find_code(script, folder, limit_mib=limit_mib, include=include)
+    return find_folder((script, *args), folder, limit_mib=limit_mib, include=include)
 
 
 def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]) -> Way:
-    if asked.code_folder is not None:
-        raise UsageError("--code and --chdir exclude each other: with --chdir nothing is copied", "say one of them")
+    for option, given in (("--code", asked.code_folder is not None), ("--include", asked.include)):
+        if given:
+            reason = f"{option} and --chdir exclude each other: with --chdir nothing is copied"
+            raise UsageError(reason, "say one of them")
     _check_not_on_the_hosts(asked, script)
     paths: list[tuple[str, PathKind]] = [(start.chdir, "folder")]
     if asked.module is None and asked.engine != COMMAND:

@@ -83,24 +83,56 @@ def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
     always = {".gitignore", "mine/.gitignore", "mine/__init__.py", "pyproject.toml", "scripts/train.py"}
     assert set(places(code)) == taken | always
     assert code.ignored == ("data/", "mine/local.py", "out/", "x.bin")
+    assert "without data/, mine/local.py, out/, x.bin" in code.describe()
     rules = {"data/": ".gitignore", "out/": ".gitignore", "mine/local.py": "mine/.gitignore", "x.bin": ".gitignore"}
     own = {place: rule for place, rule in code.stayed if place not in rules}
     assert {place: rule for place, rule in code.stayed if place in rules} == rules
     assert set(own.values()) <= {"nodectl's own rule for environments and caches"}
-    write(project / ".nodectlignore", "!data/\nkeep.bin\n")
-    assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"} | {
-        "data/a", ".nodectlignore",
-    }  # fmt: skip
+    write(project / ".nodectlignore", "!data/\n!*\nkeep.bin\n")
+    always |= {".nodectlignore"}
+    assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"}
 
 
-def test_linked_folders_travel_and_circles_end(project: Path, tmp_path: Path) -> None:
-    write(tmp_path / "shared" / "tokens.txt")
-    (project / "linked").symlink_to(tmp_path / "shared")
-    write(project / ".nodectlignore", "!linked/\n")
+def test_what_is_left_out_travels_if_the_command_line_names_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(project / ".gitignore", "data/\n*.bin\n")
+    for place in (
+        "data/a",
+        "data/.b",
+        "data/deep/c.bin",
+        "data/deep/d",
+        "x.bin",
+        ".hydra/config.yaml",
+        "env/pyvenv.cfg",
+    ):
+        write(project / place)
+    (project / "link").symlink_to("data")
+    monkeypatch.chdir(project / "scripts")
+    always = {".gitignore", "mine/__init__.py", "pyproject.toml", "scripts/train.py"}
+    for names, taken, left_out in (
+        ([], set(), ".hydra/, data/, env/, link/, x.bin"),
+        (["../data"], {"data/a", "data/deep/c.bin", "data/deep/d", "link/a", "link/deep/c.bin", "link/deep/d"},
+         ".hydra/, data/.b, env/, link/.b, x.bin"),
+        (["../data/deep/d", str(project / "x.bin")], {"data/deep/d", "link/deep/d", "x.bin"},
+         ".hydra/, data/.b, data/a, data/deep/c.bin, env/, link/.b, link/a, link/deep/c.bin"),
+        (["../.hydra", "../env"], {".hydra/config.yaml", "env/pyvenv.cfg"}, "data/, link/, x.bin"),
+    ):  # fmt: skip
+        code = find_code("train.py", include=[Path(name) for name in names])
+        assert set(places(code)) == always | taken
+        assert ", ".join(code.ignored) == left_out
+
+
+def test_linked_folders_travel_as_they_do_without_the_link_and_circles_end(project: Path, tmp_path: Path) -> None:
+    write(project / "shared" / "tokens.txt")
+    write(project / ".gitignore", "/shared/local/\n")
+    (project / "shared" / "local").mkdir()
+    write(project / "shared" / "local" / "x.txt")
+    (project / "linked").symlink_to("shared")
+    (project / "deep").symlink_to("linked/local")
     (project / "mine" / "again").symlink_to(project)
     (project / "dangling").symlink_to(tmp_path / "nowhere")
     assert places(find_code(str(project / "scripts" / "train.py"))) == [
-        *(".nodectlignore", "linked/tokens.txt", "mine/__init__.py", "pyproject.toml", "scripts/train.py")
+        *(".gitignore", "linked/tokens.txt", "mine/__init__.py", "pyproject.toml", "scripts/train.py"),
+        "shared/tokens.txt",
     ]
 
 
@@ -110,7 +142,7 @@ def test_a_scratch_folder_is_none_of_the_project(project: Path) -> None:
     code = find_code(str(project / "scratch" / "try" / "train.py"))
     assert (code.folder, places(code)) == (project / "scratch" / "try", ["train.py"])
     whole = find_code(str(project / "scratch" / "try" / "train.py"), project)
-    assert {"mine/__init__.py", "scratch/try/train.py"} <= set(places(whole))
+    assert {"mine/__init__.py", "scratch/try/train.py"} <= set(places(whole)) and whole.ignored == ()
 
 
 def test_a_project_that_is_too_big_names_its_largest_parts(project: Path) -> None:
@@ -131,8 +163,8 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
     assert not any(place.startswith("env311") for place in places(code))
     assert code.ignored == ("env311/",)
     assert ("env311/", "nodectl's own rule for environments and caches") in code.stayed
-    write(project / ".nodectlignore", "!env311/\n")
-    assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
+    code = find_code(str(project / "scripts/train.py"), include=[project / "env311"])
+    assert "env311/bin/python" in places(code)
 
 
 def test_files_whose_secrets_nodectl_was_given_stay_here(project: Path) -> None:
@@ -143,3 +175,4 @@ def test_files_whose_secrets_nodectl_was_given_stay_here(project: Path) -> None:
     code = find_code(str(project / "train.py")).without([project / "deep" / "my hook"])
     assert {"train.py", "data.txt"} <= set(places(code)) and not {"deep/my hook", "link"} & set(places(code))
     assert "deep/my hook" in code.describe() and "deep/my hook" in dict(code.stayed)
+    assert code.size_bytes == 0

@@ -11,19 +11,20 @@ import shutil
 import socket
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
+from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
 from nodectl.jobs.package import pack
 from nodectl.jobs.plan import Plan, PlanHost
 
 MARK = "never-to-leave-this-machine"
 # what a home holds, and a careless project, too
-KEPT = (
+KEPT: tuple[str, ...] = (
     *(".ssh/id_ed25519", ".ssh/config", ".aws/credentials", ".azure/msal.json", ".kube/config", ".gnupg/keys/A"),
     *(".docker/config.json", ".config/gcloud/credentials.db", ".config/gh/hosts.yml", ".config/rclone/rclone.conf"),
     *(".ngc/config", ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".vault-token", ".bash_history"),
@@ -42,6 +43,11 @@ KEPT = (
     *("hf_token", "token.txt", "wandb_token.json", "client_secret.json", "credentials.json", "secrets/db.yml"),
     *("store.p12", "vpn.ovpn", "krb5cc_1000", "kubeconfig.yaml", "mirror.git/config"),
 )
+# their names are no proof: they stay unless the command line names them, and what they hold decides then
+NO_PROOF = {
+    *("server.pem", "id_work", "id_rsa.pub", "token.txt", "wandb_token.json"),
+    "mirror.git/config",
+}
 BY_CONTENT = {
     "deploy_key": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
     "settings.yaml": "hub: hf_" + "aB3" * 11 + "\n",
@@ -113,12 +119,6 @@ def versioned(home: Path) -> Path:
     return home
 
 
-def through_a_script_link(home: Path) -> Path:
-    folder = fill(home / "project", ".git/HEAD")
-    (folder / "train.py").symlink_to(home / "train.py")
-    return folder
-
-
 def by_password_database(home: Path) -> Path:
     os.environ["HOME"] = "/nonexistent"
     os.chown(home, 4711, 4711)
@@ -129,7 +129,7 @@ def by_password_database(home: Path) -> Path:
 
 
 KINDS = [
-    *(plain, of_somebody_else, linked, versioned, through_a_script_link),
+    *(plain, of_somebody_else, linked, versioned),
     by_password_database,
 ]
 
@@ -146,10 +146,7 @@ def test_a_script_in_a_home_travels_alone(kind: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(kind)
     for code in (find_code("train.py"), find_code(str(kind / "train.py"))):
         alone(code, "train.py")
-    if kind.name == "project":  # Python, too, looks for a module where its link lies
-        assert [place for _, place in find_module("train").files] == ["train.py"]
-    else:
-        alone(find_module("train"), "train.py")
+    alone(find_module("train"), "train.py")
 
 
 def test_a_homes_package_travels_alone_and_without_its_secrets(home: Path) -> None:
@@ -202,16 +199,166 @@ def test_a_projects_secrets_stay_and_are_counted(project: Path) -> None:
     assert f"without {len(code.secrets)} secret or hidden places (" in code.describe()
 
 
-def test_only_a_name_takes_a_secret_back(project: Path) -> None:
-    (project / ".gitignore").write_text("*\n!**\n!*.pem\n")
-    patterns = ("!*", "!*/", "!secrets/", "!deploy/", "!/**", "!.??*", "!.[a-z]*", "!.e*\n!.ssh/*", "!*.pem", "!id_rs?")
-    for pattern in (*patterns, "!.ssh/known_hosts\n!config\n!.s*/config"):
-        (project / ".nodectlignore").write_text(f"{pattern}\n")
-        assert MARK.encode() not in carried(find_code(str(project / "train.py"))), pattern
-    (project / ".nodectlignore").write_text("!server.pem\n!.env\n!settings.yaml\n!.ssh/config\n")
-    code = find_code(str(project / "train.py"))
-    taken = {"server.pem", ".env", "settings.yaml", ".ssh/config"}
-    assert {place for _, place in code.files} == {*taken, *TRAVEL, "train.py", ".gitignore", ".nodectlignore"}
+def test_no_ignore_file_takes_a_secret_back(project: Path) -> None:
+    patterns = ("!*", "!*/", "!secrets/", "!**", "!/**", "!.ssh/config", "!server.pem\n!.env\n!settings.yaml")
+    for name in (".gitignore", ".nodectlignore"):
+        for pattern in patterns:
+            (project / name).write_text(f"*.log\n{pattern}\n")
+            code = find_code(str(project / "train.py"))
+            assert MARK.encode() not in carried(code), pattern
+            assert {place for _, place in code.files} - {".gitignore", ".nodectlignore"} == {*TRAVEL, "train.py"}
+
+
+def test_no_option_takes_a_secret_along(project: Path) -> None:
+    script = str(project / "train.py")
+    for name in filter(lambda name: (project / name).exists(), (*KEPT, *BY_CONTENT)):
+        if name in NO_PROOF:
+            assert name in {place for _, place in find_code(script, include=[project / name]).files}
+            (project / name).write_text("-----BEGIN RSA " + "PRIVATE KEY-----")
+        for include in {project / name, (project / name).parent} - {project}:
+            with pytest.raises(UsageError, match="never travels with a job"):
+                find_code(script, include=[include])
+
+
+def test_only_the_command_line_includes(nodectl: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(project, "inventory/nodectl.toml")
+    (project / "inventory/nodectl.toml").write_text('[launch]\ninclude = ["id_work"]\n')
+    monkeypatch.chdir(project)
+    done = nodectl("launch", "train.py", check=False)
+    assert (done.returncode, "--include is taken from the command line alone" in done.stderr) == (2, True)
+
+
+# a cloned project's links (to `{home}` and elsewhere), its ignore files, and what it has itself
+ATTACKS = {
+    "home": ({"h": "{home}"}, {".nodectlignore": "!h/.ssh/id_rsa"}),
+    "relative": ({"h": "../.."}, {".nodectlignore": "!h/.ssh/id_rsa\n!h/**"}),
+    "everything": ({"h": "{home}"}, {".nodectlignore": "!**", ".gitignore": "!**"}),
+    "etc": ({"etc": "/etc", "sub/etc": "/etc/"}, {".nodectlignore": "!etc/passwd\n!etc/**"}),
+    "environment": ({"env.txt": "/proc/self/environ", "p": "/proc/self"}, {".nodectlignore": "!env.txt\n!p/environ"}),
+    "file": ({"n": "{home}/Documents/salaries.ods", "n.py": "../../helper.py"}, {".nodectlignore": "!n.py\n!n"}),
+    "key": ({"key": "../../.ssh/id_ed25519", "k.py": "{home}/.ssh/id_ed25519"}, {".nodectlignore": "!key\n!k.py"}),
+    "another project": ({"lib": "../../other"}, {".nodectlignore": "!lib/code.py\n!lib/"}),
+    "nested": ({"a/b": "../c", "c/d": "{home}", "e": "a/b/d/other"}, {".nodectlignore": "!a/b/d/.ssh/**\n!e/"}),
+    "link to a link": ({"a": "b", "b": "c", "c": "{home}"}, {".nodectlignore": "!a/.netrc"}),
+    "dots": ({"sub/up": "../../..", "up": "sub/../../../other"}, {".nodectlignore": "!sub/up/**\n!up/"}),
+    "vendored": ({"vendor/lib/h": "{home}"}, {"vendor/lib/.nodectlignore": "!h/.ssh/id_rsa\n!**"}),
+    "case": ({".SSH": "{home}/.ssh", "Id_Rsa": "{home}/.ssh/config"}, {".nodectlignore": "!.SSH/**\n!Id_Rsa"}),
+    "own": ({"notes": ".Ssh/ID_RSA", "k": "ID_ED25519.BAK", "d": ".Ssh"}, {".nodectlignore": "!**", ".Ssh/ID_RSA": MARK,
+            "ID_ED25519.BAK": MARK, ".Env": MARK, "s/.Bash_History": MARK, "x.KEY": MARK}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def cloned(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of somebody else, in which the operator stands."""
+    folder = fill(home / "work" / "cloned", ".git/HEAD")
+    (folder / "train.py").write_text("")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def lay(folder: Path, home: Path, links: Mapping[str, str], files: Mapping[str, str]) -> None:
+    for place, text in {**links, **files}.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        if place in files:
+            (folder / place).write_text(text)
+        else:
+            (folder / place).symlink_to(text.format(home=home))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_from_outside_travels_by_a_projects_files(home: Path, cloned: Path, attack: str) -> None:
+    links, files = ATTACKS[attack]
+    lay(cloned, home, links, files)
+    (home.parent / "way").symlink_to(cloned)
+    for code in (find_code("train.py"), find_code(str(home.parent / "way" / "train.py")), find_module("train"),
+                 find_folder(["sh"]), find_code("train.py", cloned)):  # fmt: skip
+        own = {place for place in files if place.endswith("ignore")}
+        assert {place for _, place in code.files} == {"train.py", *own}
+        assert MARK.encode() not in carried(code)
+        stay = {place.rstrip("/") for place in code.ignored}
+        assert all(
+            any(link == place or link.startswith(f"{place}/") for place in stay) for link in links if link != "a/b"
+        )
+        assert code.describe().startswith(f"code: {1 + len(own)} file")
+
+
+@pytest.mark.parametrize(
+    ("include", "reason"),
+    [
+        *(("h", "does not lie in"), ("h/.ssh/id_rsa", "does not lie in"), ("h/other/code.py", "does not lie in")),
+        *(("..", "does not lie in"), (".", "does not lie in"), ("../../helper.py", "does not lie in")),
+        *(("notes", "does not lie in"), ("sub/../h/helper.py", "does not lie in"), ("loop", "does not lie in")),
+        *((".env", "one of keys"), (".SSH", "one of keys"), ("sub", "sub/ID_RSA.bak never .* one of keys")),
+        *(("keys", "keys/deploy.txt never .* a private key"), ("old", "old never .* a home folder")),
+        *(("mine", "one of keys"), ("pipe", "no file")),
+    ],
+)
+def test_a_name_of_the_command_line_takes_nothing_along_that_must_stay(
+    home: Path, cloned: Path, include: str, reason: str
+) -> None:
+    lay(
+        cloned,
+        home,
+        {"h": "{home}", "notes": "../../Documents/salaries.ods", "loop": "../cloned/..", "mine": "sub/ID_RSA.bak"},
+        {".gitignore": "*\n", ".env": MARK, ".SSH/x": MARK, "sub/ID_RSA.bak": MARK, "old/.bashrc": "",
+         "old/.profile": "", "keys/deploy.txt": "-----BEGIN OPENSSH " + "PRIVATE KEY-----"},
+    )  # fmt: skip
+    os.mkfifo(cloned / "pipe")
+    with pytest.raises(UsageError, match=reason):
+        find_code("train.py", include=[Path(include)])
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        *(("s.py", "is a link out of"), ("deep/s.py", "is a link out of"), ("h/helper.py", "is a link out of")),
+        *(("h/other/code.py", "is a link out of"), ("ID_RSA", "one of keys"), ("deploy", "a private key")),
+    ],
+)
+def test_a_script_that_is_a_link_out_of_its_project_or_a_secret_is_refused(
+    home: Path, cloned: Path, typed: str, reason: str
+) -> None:
+    links = {"s.py": "../../helper.py", "deep/s.py": "{home}/.ssh/id_ed25519", "h": "../.."}
+    lay(cloned, home, links, {"ID_RSA": MARK, "deploy": "-----BEGIN RSA " + "PRIVATE KEY-----"})
+    with pytest.raises(UsageError, match=reason):
+        find_code(typed)
+    if typed.endswith(".py") and not typed.startswith("h/other"):
+        with pytest.raises(UsageError, match=reason):
+            find_module(typed.removesuffix(".py").replace("/", "."))
+    (cloned / "s.py").unlink()
+    (cloned / "s.py").symlink_to("train.py")
+    assert "train.py" in {place for _, place in find_code("s.py").files}
+
+
+def _as_a_link(place: Path, target: Path) -> None:
+    place.rename(place.with_name("moved"))
+    place.symlink_to(target)
+
+
+def _as_a_pipe(place: Path, target: Path) -> None:
+    place.unlink()
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "target"),
+    [
+        *((_as_a_link, "train.py", ".netrc"), (_as_a_link, "sub/config.json", ".docker/config.json")),
+        *((_as_a_link, "sub", ".docker"), (_as_a_link, "sub/deep", ".docker"), (_as_a_link, "", ".docker")),
+        (_as_a_pipe, "sub/config.json", ""),
+    ],
+)
+def test_a_link_that_is_made_between_the_look_and_the_copy_sends_nothing(
+    home: Path, cloned: Path, change: Callable[[Path, Path], None], place: str, target: str
+) -> None:
+    for name in ("sub/config.json", "sub/deep/config.json"):
+        fill(cloned, name).joinpath(name).write_text("")
+    code = find_code("train.py")
+    assert MARK.encode() not in carried(code)
+    change(cloned / place, home / target)
+    with pytest.raises(JobError, match="the code cannot be read"):
+        carried(code)
 
 
 # what got through lists of names: copies, tools that are new, and files without a dot
@@ -245,9 +392,6 @@ def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path) -> None:
     code = find_code(str(tmp_path / "train.py"))
     assert [place for _, place in code.files] == ["pyproject.toml", "train.py"]
     assert MARK.encode() not in carried(code) and len(code.secrets) == len(OTHERS)
-    (tmp_path / ".nodectlignore").write_text("".join(f"!{n}/{place}\n" for n, place in enumerate(OTHERS)))
-    taken = {place for _, place in find_code(str(tmp_path / "train.py")).files}
-    assert {f"{number}/{place}" for number, place in enumerate(OTHERS)} <= taken
 
 
 CHANCE = "x7Jq2mP0vB9tR4cW1nZ8"  # of no known form
@@ -324,8 +468,8 @@ def test_a_home_within_a_project_stays(tmp_path: Path, place: str) -> None:
     assert code.secrets == (f"{folder}/",) and MARK.encode() not in carried(code)
     assert code.left_out() == [f"  stays here: {folder}/ ({dict(code.stayed)[f'{folder}/']})"]
     assert "it is a home folder" in code.left_out()[0]
-    (project / ".nodectlignore").write_text(f"!{folder}/\n")
-    assert f"{folder}/salaries.ods" in {each for _, each in find_code(str(project / "train.py")).files}
+    with pytest.raises(UsageError, match="it is a home folder"):
+        find_code(str(project / "train.py"), include=[project / folder])
 
 
 LOOKED_FOR = (
@@ -341,24 +485,6 @@ def test_what_programs_look_for_travels(tmp_path: Path) -> None:
     fill(tmp_path, *LOOKED_FOR, "train.py", "pyproject.toml")
     code = find_code(str(tmp_path / "train.py"))
     assert {place for _, place in code.files} == {*LOOKED_FOR, "train.py", "pyproject.toml"}
-
-
-def test_a_link_out_of_the_project_stays_unless_it_is_named(tmp_path: Path) -> None:
-    folder = fill(tmp_path / "p", "pyproject.toml", "train.py", "real/x")
-    (folder / "train.py").write_text("")
-    for name, target in {"data": "/etc/shadow", "env": "/proc/self/environ", "notes": "../notes", "in": "real",
-                         "loop": "loop", "set": "../set", "gone": "../gone"}.items():  # fmt: skip
-        (folder / name).symlink_to(target)
-    fill(tmp_path, "notes", "set/x", "set/.hidden")
-    code = find_code(str(folder / "train.py"))
-    assert [place for _, place in code.files] == ["in/x", "pyproject.toml", "real/x", "train.py"]
-    rules = dict(code.stayed)
-    assert all("links out of a project" in rules[place] for place in ("data", "env", "notes", "set/"))
-    assert any("stays here: notes" in line for line in code.left_out())
-    (folder / ".nodectlignore").write_text("!notes\n!set/\n!loop\n")
-    assert {"notes", "set/x"} == {place for _, place in find_code(str(folder / "train.py")).files} - {
-        *(place for _, place in code.files), ".nodectlignore",
-    }  # fmt: skip
 
 
 def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> None:

@@ -50,5 +50,5 @@ def test_what_was_left_here_is_named_with_the_rule(
     assert line.startswith(f"{place} did not travel with the code: {rule or ''}") or rule is None
     if rule is None:
         assert line == "src/made did not travel with the code: .nodectlignore leaves out src/made/"
-    wanted = "--env-file" if place == ".env" else f"`!{line.split(' did')[0]}` in .nodectlignore"
+    wanted = "--env-file" if place == ".env" else f"--include {line.split(' did')[0]},"
     assert wanted in remedy_of(Failure("gpu01", 0, "exception", message, 1, category=category, evidence=(line,)))

@@ -82,7 +82,7 @@ def launch(app: App, asked: Launch) -> None:
     """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
 
     SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
-    without secrets and what .gitignore and .nodectlignore name; a script right in your home travels alone.
+    without secrets and what .gitignore and .nodectlignore exclude; a script right in your home travels alone.
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     asked.refuse_contradictions()
@@ -96,6 +96,7 @@ def _work(app: App, asked: Launch) -> _Work:
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
+        include=code.include,
         conda=around.conda,
         numa_binding=around.numa_binding,
         container=around.container,

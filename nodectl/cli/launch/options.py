@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nodectl.cli import completing
 from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Read, Seconds, argument, option, option_group
@@ -43,6 +45,13 @@ def read_gate(text: str) -> str:
     return QUICK
 
 
+def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return the value; UsageError if a nodectl.toml gives it, which may be part of the project."""
+    if value and ctx.get_parameter_source(str(param.name)) is not ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"{param.opts[0]} is taken from the command line alone", ctx)
+    return value
+
+
 @option_group
 class Limits:
     """How many ranks there are, and what ends the job."""
@@ -78,6 +87,14 @@ class Code:
         "Folder that is copied.  Default: SCRIPT's project, else its folder.",
         type=EXISTING_FOLDER,
         metavar="DIR",
+    )
+    include: tuple[Path, ...] = option(
+        "--include",
+        "Copy this file or folder of the project although it is ignored or hidden; never a secret.",
+        type=EXISTING_PATH,
+        multiple=True,
+        callback=_typed_alone,
+        metavar="PATH",
     )
     code_limit: int = option(
         "--code-limit",
