@@ -48,7 +48,6 @@ HOMES = {
     "scipy": {"common"},
     "ClusterShell": {"common"},
     "cryptography": {"lab"},
-    "torchx": {"torchx"},
     "uv": {"provision"},
     "ansible": {"transport", "provision"},
     "ansible_runner": {"transport", "provision"},

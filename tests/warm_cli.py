@@ -31,7 +31,6 @@ _NOT_IMPORTED = (
     "nodectl.provision.pipelining",
     "nodectl.payload",
     "nodectl.workloads",
-    "nodectl.torchx.",
 )
 # what Ansible's settings depend on, beside the ansible.cfg of the folder that it is started in
 _OF_ANSIBLE = ("ANSIBLE_", "HOME", "NO_COLOR", "EDITOR", "PAGER")

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import nodectl
 from nodectl.cli.root import cli
 
-_OF_LINUX = ("nodectl.payload", "nodectl.lab", "nodectl.workloads", "nodectl.torchx")
+_OF_LINUX = ("nodectl.payload", "nodectl.lab", "nodectl.workloads")
 
 
 def commands(command: click.Command, context: click.Context, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

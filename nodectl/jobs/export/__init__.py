@@ -1,1 +1,1 @@
-"""A job as another launcher takes it: Slurm's batch script, a hostfile, manifests for Kubernetes; texts only."""
+"""A job for another launcher, as text: Slurm's batch script, a hostfile."""
