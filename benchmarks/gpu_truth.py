@@ -1,6 +1,6 @@
 """All that nodectl does on a node's GPUs, in one call: its probes, NCCL, and a training, against loops written by hand.
 
-    python3 benchmarks/gpu_truth.py [--rounds 3] [--precisions bf16,fp16,tf32,fp8] [--only gemm,hbm,sdc,copies,nccl,llm]
+    python3 benchmarks/gpu_truth.py [--rounds 3] [--precisions bf16,fp16,tf32,fp8] [--only gemm,hbm,copies,nccl,llm]
 
 It runs with any Python that has torch, and needs nothing else of nodectl. The probes run as on a node, a process each
 time. gemm and hbm measure all GPUs at once and are held, on the first GPU and turn by turn, against `torch.matmul(a,
@@ -8,8 +8,7 @@ b, out=out)`, at the best of a few shapes tuned here, and `b.copy_(a)` on arrays
 `llm` is held against benchmarks/llm_loop.py, a training of the same sizes on all GPUs. h2d, p2p and NCCL's all-reduce
 over the node's GPUs stand for themselves. The last line is one JSON object: `ratios` are ours over the loop's, the
 medians of all rounds, so more is better; below 0.95 the exit status is 1, and so it is where a part failed, which does
-not end the others. Before it stands the table for docs/evidence.md. `sdc_busy` is the part of its time that the sdc
-probe keeps a GPU at work: its rounds, times what the GPU needs for one. What a device or a torch lacks is said and left
+not end the others. Before it stands the table for docs/evidence.md. What a device or a torch lacks is said and left
 out. Without a GPU nothing is measured, and the exit status is 0. `--device cpu` compares products and a small training
 on processors.
 """
@@ -133,11 +132,6 @@ def _hbm(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
     return _compared(iter([("hbm", _probed("hbm", options), loop)]), options.rounds, "GB/s")
 
 
-def _sdc(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
-    _need_gpus(where)
-    return [Row("sdc", _sdc_busy(torch, where, options), "of its time at work")]
-
-
 def _between(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
     _need_gpus(where)
     return list(truth_gpu.copies(_said, options.seconds, _count(torch, where)))
@@ -157,7 +151,6 @@ def _training(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
 _PARTS: dict[str, Callable[[Any, Any, argparse.Namespace], list[Row]]] = {
     "gemm": _gemm,
     "hbm": _hbm,
-    "sdc": _sdc,
     "copies": _between,
     "nccl": _collectives,
     "llm": _training,
@@ -266,18 +259,6 @@ def _said(module: str, *words: str) -> list[dict[str, Any]]:
     if done.returncode:
         raise RuntimeError(f"{module} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return said
-
-
-def _sdc_busy(torch: Any, where: Any, options: argparse.Namespace) -> float:
-    """Return the probe's rounds times the GPU's own time of one, over the time that they took."""
-    sys.path.insert(0, str(_PAYLOAD.parent))
-    cuda, matmul, sdc = (import_module(f"payload.probes.device.{n}") for n in ("cuda", "matmul", "sdc"))
-    (computed,) = _events("sdc", "computed", options)
-    counts = next(iter(computed["digests"].values()))
-    names = [name for name in sdc.PRODUCTS if not matmul.lacks(cuda.Cuda(torch), name, 0)]
-    computation = sdc.Computation(torch, where, 1, sdc.ON_GPU, names)
-    rounds = sum(counts.values())
-    return float(rounds * _each_s(torch, where, computation.results, options.seconds) / (_RUNS * options.seconds))
 
 
 class _Products:

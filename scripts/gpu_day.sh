@@ -125,7 +125,7 @@ run() {
         >> "$out/summary.txt"
     export VIRTUAL_ENV=$work/venv PATH="$work/venv/bin:$PATH"
     local here_only=(nodectl --inventory localhost) model=(--steps 30) truth=(--rounds 2) level=() probe patience=45
-    local probes=(gemm hbm h2d p2p 'nccl --scope node' sdc memory storage)
+    local probes=(gemm hbm h2d p2p 'nccl --scope node' 'gemm --mode bits' memory)
     # 0.2 billion weights: some GiB of a GPU
     ! nvidia-smi -L > /dev/null 2>&1 ||
         model=(--steps 100 --precision bf16 --hidden 1024 --heads 16 --intermediate 2752 --layers 16 --seq 1024)

@@ -39,7 +39,6 @@ need ssh openssh-client
 need ip iproute2
 need tc iproute2
 need iperf3 iperf3
-need fio fio
 need sudo sudo
 need make make
 need mkfs.ext4 e2fsprogs

@@ -26,7 +26,7 @@ from nodectl.report.page.content import Benched, Content, Found, Launched, Measu
 HOSTILE = "</script><script>window.broken=1</script><!--<img src=x onerror=window.broken=2>\u202e\x1b[31m&\"'"
 NOW = 1_790_000_000.0
 RECORDED = Origin(Nature.RECORDED, "dgx-a100")
-_STEPS = ("health", "gemm", "hbm", "memory", "storage", "pairs", "fleet")
+_STEPS = ("health", "gemm", "hbm", "memory", "pairs", "fleet")
 
 
 def names(count: int) -> list[str]:
@@ -55,9 +55,9 @@ def acceptance(hosts: list[str], nature: str = "recorded") -> Acceptance:
             steps = {"health": Status.OK, "gemm": Status.FAILED}
             verdict, left, reasons = NodeVerdict.REJECTED, "gemm", (Seen("gemm", bad),)
         elif number % 31 == 5:
-            odd = Finding(host, "storage_slow", Status.WARNING, "/scratch", actual=HOSTILE, remedy="look at its disk")
-            steps["storage"] = Status.WARNING
-            verdict, reasons = NodeVerdict.REMARKS, (Seen("storage", odd),)
+            odd = Finding(host, "disk", Status.WARNING, "/scratch", actual=HOSTILE, remedy="look at its disk")
+            steps["hbm"] = Status.WARNING
+            verdict, reasons = NodeVerdict.REMARKS, (Seen("hbm", odd),)
         elif number and number == len(hosts) - 1:
             lost = Finding(
                 host, "reachable", Status.UNKNOWN, actual="no answer within 10 s", remedy="look at its power"

@@ -18,7 +18,7 @@ _CHAINS = (
     (("GFLOPS", 1000), ("TFLOPS", 1000), ("PFLOPS", 1000)),
 )
 _TIMES = frozenset(["s", "ms", "us", "µs", "ns", "min"])
-_RATES = frozenset(["IOPS", "Mpps", "MHz", "GHz", "bps", "Mbps", "Gbps"])
+_RATES = frozenset(["Mpps", "MHz", "GHz", "bps", "Mbps", "Gbps"])
 
 
 def parse_size(text: str) -> int | None:

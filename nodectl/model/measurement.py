@@ -36,7 +36,6 @@ class Unit:
     `decimals` None is three digits, in the unit of the same kind that keeps them short (20.8 ms for 20836 us). `beside`
     is the value in another unit, shown after it, with the factor to it. `lower_is_better` is needed where the unit
     itself is neither a known time nor a rate. `word` says what the value is, where the unit alone would mislead.
-    `is_count` is a number of what a good host has none of: a trial, which compares by factors, cannot judge it.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Unit:
     beside: tuple[str, float] | None = None
     lower_is_better: bool | None = None
     word: str = ""
-    is_count: bool = False
 
     def text(self, value: float) -> str:
         """Return `1.25 GB/s busbw = 10.0 Gbit/s`."""

@@ -27,8 +27,6 @@ _POLL_S = 0.5
 # where more than this part is silent at once, load is likelier: so many times as long
 _MANY, _PATIENCE = 0.2, 3
 _REMEDY = "look at its power, its link and sshd, then measure it again"
-# the subject of a finding that says itself why its host is lost
-GONE = "gone"
 _MOST_EVIDENCE = 3
 
 
@@ -164,8 +162,7 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reporte
             explained[names[0]].append(finding.actual)
         else:
             kept.append(finding)
-    told = {*reported, *(finding.host for finding in result.findings if finding.subject == GONE)}
-    losses = [_finding(probe, name, loss, explained[name]) for name, loss in lost.items() if name not in told]
+    losses = [_finding(probe, name, loss, explained[name]) for name, loss in lost.items() if name not in reported]
     return ProbeResult(result.measurements, (*losses, *kept))
 
 

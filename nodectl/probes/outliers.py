@@ -128,7 +128,7 @@ class Comparison:
 
     `alike` must be the same for two measurements to be compared, `series` is the condition that tells those of one
     place apart. The condition `runs` holds the runs, whose best counts for a suspect; with `by_runs` their median
-    stands for the value. Slow is only what is below `share` of the usual, where that is given.
+    stands for the value.
 
     Hosts of one machine share its memory, disks and processors, though not its GPUs: machines are compared there, each
     by the best of its hosts.
@@ -138,7 +138,6 @@ class Comparison:
     series: str
     runs: str = "values"
     by_runs: bool = False
-    share: float | None = None
 
     def slow_ones(
         self, measurements: Sequence[Measurement], hosts: Sequence[Host], machines: Mapping[str, str] | None = None
@@ -170,9 +169,8 @@ class Comparison:
                 for place, one in slow({place: values[place] for place in places}, best).items()
             }
             for place, one in slow_places.items():
-                if self.share is None or best[place] < self.share * one.usual:
-                    beside = tuple(sorted({group[other].hosts[0] for other in places} - {group[place].hosts[0]}))
-                    yield group[place], replace(one, beside=beside)
+                beside = tuple(sorted({group[other].hosts[0] for other in places} - {group[place].hosts[0]}))
+                yield group[place], replace(one, beside=beside)
 
 
 def of_itself(slow_ones: Iterable[SlowOne]) -> list[SlowOne]:

@@ -11,7 +11,7 @@ from statistics import median
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.linux.load import Iperf3, parse_iperf3
+from nodectl.facts.parsers.linux.iperf3 import Iperf3, parse_iperf3
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit

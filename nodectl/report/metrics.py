@@ -116,10 +116,8 @@ BASES = {
     **{unit: _Base(_BANDWIDTH, 1e9 / 8) for unit in ("Gb/s", "Gbit/s")},
     **{unit: _Base(_TIME, scale) for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0))},
     "TFLOPS": _Base("nodectl_probe_flops", 1e12),
-    "IOPS": _Base(_RATE, 1, ("operations",)),
     **{f"{what}/s": _Base(_RATE, 1, (what,)) for what in ("files", "samples", "tokens")},
     "wrong results": _Base("nodectl_probe_wrong_results", 1),
-    "W": _Base("nodectl_probe_power_watts", 1),
     **{f"J/{what}": _Base("nodectl_probe_energy_joules", 1, (what,)) for what in ("sample", "token")},
 }
 # of a job that ended longer ago only the count remains: its labels would stay for as long as it lies on the hosts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -132,21 +132,6 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
             f"{MIN_PAIRS} pairs take at least {time_text(least_s)} here, and {time_text(max(0.0, left_s))} are left",
             "give more time with --budget, fewer --probes or a shorter --duration; nothing was changed",
         )
-
-
-def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:
-    """Return the probes whose values compare by a factor; UsageError for another one that was asked for by name."""
-    kept = []
-    for probe in probes:
-        counts = [unit.name for unit in probe.results.units if unit.is_count]
-        if counts and probe.name in named:
-            raise UsageError(
-                f"{probe.name} measures {', '.join(counts)}: of a count, no trial can tell which of two is better",
-                f"leave the probe out of --probes; `nodectl probe {probe.name}` runs it by itself",
-            )
-        if not counts:
-            kept.append(probe)
-    return kept
 
 
 def trial_defaults(field: str) -> dict[str, object]:

@@ -208,9 +208,8 @@ SPEED, JOULE = "speed", "joule"
 
 
 def decides(unit: str, judge_by: str) -> bool:
-    """Return whether what is measured in this unit decides: by joule energy alone, by speed neither it nor watts."""
-    is_energy = unit.startswith("J/")
-    return is_energy if judge_by == JOULE else not is_energy and unit != "W"
+    """Return whether what is measured in this unit decides: by joule energy alone, by speed all but energy."""
+    return unit.startswith("J/") == (judge_by == JOULE)
 
 
 def summarise(profile: str, verdicts: Sequence[Verdict], judge_by: str = SPEED) -> Summary:

@@ -60,7 +60,7 @@ def test_several_take_the_common_options(asked: Asked) -> None:
     assert isinstance(found["tcp"], TcpOptions) and found["tcp"].rounds == 0
     assert list(asked("network")) == ["latency", "nccl", "rdma", "tcp", ""]
     assert [name for name in asked("all") if name] == [probe.name for probe in listed()]
-    assert [name for name in asked("tcp,gpu,tcp") if name] == ["tcp", "gemm", "h2d", "hbm", "nccl", "p2p", "sdc"]
+    assert [name for name in asked("tcp,gpu,tcp") if name] == ["tcp", "gemm", "h2d", "hbm", "nccl", "p2p"]
 
 
 @pytest.mark.parametrize("args", [(), ("quick",), ("--budget", "60"), ("--force",)])

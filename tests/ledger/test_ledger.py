@@ -142,7 +142,7 @@ def test_names_belong_to_their_fleet_and_parts_to_none(ledger: Ledger, tmp_path:
         (3000.0, {"reach": OK}, "gemm failed before and has not passed since"),
         (3000.0, {"gemm": FAILED}, "gemm failed before and has not passed since"),
         (3000.0, {"gemm": Status.UNKNOWN}, "gemm failed before and has not passed since"),
-        (3000.0, {"gemm": OK, "storage": FAILED}, "its last acceptance rejected it: storage"),
+        (3000.0, {"gemm": OK, "memory": FAILED}, "its last acceptance rejected it: memory"),
     ],
 )
 def test_what_brings_a_host_back(ledger: Ledger, began: float, steps: dict[str, Status], missing: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import machine
-from nodectl.payload.probes.device import h2d, hardware, power
+from nodectl.payload.probes.device import h2d, hardware
 from nodectl.payload.probes.device.devices import Crew
 
 
@@ -182,35 +182,6 @@ def test_memory_is_bound_to_a_node_and_found_there() -> None:
     assert set(h2d.where(address, size)) == {0}
     assert not h2d.bind(address, size, 4095), "a node that is not there is refused"
     assert os.sched_getaffinity(0)
-
-
-def test_the_12_volt_rails_are_those_that_are_called_so_and_can_be(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree(
-        host,
-        {
-            "hwmon/hwmon2/in1_label": "+12V",
-            "hwmon/hwmon2/in1_input": "11280",
-            "hwmon/hwmon2/in2_label": "VCore",
-            "hwmon/hwmon2/in2_input": "12000",
-            # without its divider
-            "hwmon/hwmon3/in0_label": "12VCC",
-            "hwmon/hwmon3/in0_input": "1010",
-        },
-    )
-    (host / "bin/ipmitool").write_text("#!/bin/sh\necho 'P12V | 31h | ok | 7.1 | 12.06 Volts'\nsleep 0.1\n")
-    (host / "bin/ipmitool").chmod(0o755)
-    monkeypatch.setattr(power, "HWMON", host / "hwmon")
-    rails = power.Rails()
-    until = time.monotonic() + 20
-    while len(seen := rails.between(0.0, until)) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
-    rails.stop()
-    assert seen == {"+12V": [11.28, 11.28], "BMC P12V": [12.06, 12.06]}
-
-
-def test_a_gpu_that_nvidia_smi_shows_no_more_is_lost(host: Path) -> None:
-    smi(host, "echo '0, GPU-a, 0000:01:00.0, 4, 16, 2520, 450'")
-    assert power.lost(1) == "" and "1 of 2" in power.lost(2)
 
 
 @pytest.mark.parametrize(

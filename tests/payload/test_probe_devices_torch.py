@@ -35,10 +35,10 @@ def of(events: Events, kind: str) -> Events:
 
 
 PARTS = """
-import json, sys
+import json, sys, types
 sys.path.insert(0, sys.argv[1])
 import torch
-from payload.probes.device import copies, matmul, sdc as seeded
+from payload.probes.device import copies, devices, gemm, matmul
 from payload.probes.device.cuda import Cuda
 
 torch.set_num_threads(1)
@@ -114,46 +114,29 @@ except RuntimeError as error:
     told["broken"] = str(error)
 torch._scaled_mm = kept
 
-extent = seeded.Extent(64, 1 << 16)
-def hashed(computation):
-    return {name: seeded.digest(result) for name, result in computation.results().items()}
-def digests(seed):
-    return hashed(seeded.Computation(torch, torch.device("cpu"), seed, extent, ["fp32", "bf16"]))
-told["digests"] = [digests(1), digests(1), digests(2)]
-hurt = seeded.Computation(torch, torch.device("cpu"), 1, extent, ["fp32", "bf16"])
-hurt.numbers.view(torch.int32)[3, 5] ^= 1 << 14
-told["hurt"] = hashed(hurt)
-sometimes = seeded.Computation(torch, torch.device("cpu"), 1, extent, [])
-count = []
-def memory():
-    count.append(1)
-    sometimes.pattern[9] ^= 1 if len(count) == 3 else 0
-    return sometimes._moved()
-sometimes.operations["memory"] = memory
-told["repeated"] = seeded.repeated(sometimes, 4, 0.0)
-steady = seeded.Computation(torch, torch.device("cpu"), 1, extent, ["fp32", "bf16"])
-steady.operations["no number"] = lambda: torch.tensor([float("nan"), 1.0, 2.0, 3.0])
-digest, hashes = seeded.digest, []
-def counted(result):
-    hashes.append(1)
-    return digest(result)
-seeded.digest = counted
-told["steady"] = [len(steady.operations), seeded.repeated(steady, 5, 0.05), len(hashes)]
-seeded.digest = digest
-zeros = seeded.Computation(torch, torch.device("cpu"), 1, extent, [])
-signs = []
-def zero():
-    signs.append(1)
-    return torch.tensor([0.0 if len(signs) % 2 else -0.0])
-zeros.operations["zero"] = zero
-told["zeros"] = len(seeded.repeated(zeros, 4, 0.0)["zero"])
-blind = seeded.Rounds(sometimes)
-blind.changed = lambda: []
-blind.go()
-sometimes.pattern[9] ^= 2
-blind.go()
-blind.end()
-told["blind"] = blind.counts["memory"]
+one, other = (gemm.digest(matmul.Bench(cuda, "fp32", None, 0).operands(choice, seed).a) for seed in (1, 2))
+told["digests"] = one == gemm.digest(bench.operands(choice, 1).a), one == other
+
+class Product:
+    # if hurt, every third result has one wrong bit
+    def __init__(self, hurt): self.hurt, self.calls = hurt, 0
+    def __call__(self, given):
+        self.calls += 1
+        out = torch.full((4, 4), float("nan"))
+        out.view(torch.int32)[1, 2] ^= int(self.hurt and self.calls % 3 == 0)
+        return out
+def repeated(product, runs):
+    said = []
+    kept, matmul.Bench = matmul.Bench, lambda *_: types.SimpleNamespace(
+        refusal=lambda: "", operands=lambda *_, **__: None, product=product)
+    options = types.SimpleNamespace(runs=runs, seconds=0.0)
+    gemm.repeat(cuda, devices.Device(torch, None, options, lambda **event: said.append(event), lambda: None), "fp32")
+    matmul.Bench = kept
+    return [said[0]["rounds"], said[0]["changed"]]
+told["repeated"] = [repeated(Product(False), 5), repeated(Product(True), 5)]
+equal, torch.equal = torch.equal, lambda *_: True
+told["blind"] = repeated(Product(True), 2)
+torch.equal = equal
 print(json.dumps(told))
 """
 
@@ -204,36 +187,15 @@ def test_less_is_taken_where_memory_is_short(parts: Any) -> None:
 
 
 def test_a_seed_gives_the_same_bits_and_another_one_others(parts: Any) -> None:
-    first, again, other = parts["digests"]
-    assert first == again and set(first) == {"integers", "memory", "functions", "product fp32", "product bf16"}
-    assert all(first[name] != other[name] for name in first)
+    assert parts["digests"] == [True, False]
 
 
-def test_a_single_flipped_bit_changes_what_comes_of_it(parts: Any) -> None:
-    first, hurt = parts["digests"][0], parts["hurt"]
-    changed = {name for name in first if first[name] != hurt[name]}
-    assert changed == {"functions", "product fp32"}, "the bf16 copy was made before"
-
-
-def test_what_differs_from_itself_has_several_digests(parts: Any) -> None:
-    assert sorted(parts["repeated"]["memory"].values()) == [2, 2] and list(parts["repeated"]["integers"].values()) == [
-        4
-    ]
-
-
-def test_rounds_are_compared_on_the_device_and_only_the_ends_are_hashed(parts: Any) -> None:
-    """Hashing on the processor kept a GPU waiting 99 % of the time."""
-    operations, counts, hashes = parts["steady"]
-    rounds = {sum(found.values()) for found in counts.values()}
-    assert len(rounds) == 1 and rounds.pop() >= 5
-    # what is no number is alike where its bits are
-    assert {len(found) for found in counts.values()} == {1} and len(counts) == operations
-    assert hashes == 2 * operations
-    assert parts["zeros"] == 2
+def test_a_single_flipped_bit_of_a_repeated_product_is_counted(parts: Any) -> None:
+    assert parts["repeated"] == [[5, 0], [5, 2]], "what is no number is alike if its bits are"
 
 
 def test_a_device_that_compares_wrongly_is_found_by_the_processor(parts: Any) -> None:
-    assert sorted(parts["blind"].values()) == [1, 2]
+    assert parts["blind"] == [2, 1]
 
 
 def test_products_on_processors() -> None:
@@ -245,12 +207,11 @@ def test_products_on_processors() -> None:
 
 
 @pytest.mark.slow
-def test_every_processor_computes_the_same() -> None:
-    events = run("sdc")
-    computed = of(events, "computed")
-    assert sorted(each["cpu"] for each in computed) == sorted(os.sched_getaffinity(0))
-    for operation in computed[0]["digests"]:
-        assert len({digest for each in computed for digest in each["digests"][operation]}) == 1
+def test_a_repeated_product_has_the_same_bits_in_each_process() -> None:
+    one, other = (of(run("gemm", "--mode=bits"), "repeated") for _ in range(2))
+    (first,), (second,) = one, other
+    assert (first["precision"], first["changed"], second["changed"]) == ("fp32", 0, 0)
+    assert first["rounds"] >= 2 and first["digest"] == second["digest"]
 
 
 @pytest.mark.slow
@@ -280,29 +241,23 @@ def test_host_memory_with_a_fake_of_torch_cuda() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gemm", "hbm", "sdc"])
-def test_all_at_once_with_a_fake_of_torch_cuda(name: str) -> None:
-    events = run(name, *(["--precisions=bf16,fp8"] if name == "gemm" else []), fake_gpus=2)
-    told = of(events, "computed" if name == "sdc" else "measured")
+@pytest.mark.parametrize(
+    ("name", "args", "kind"),
+    [
+        ("gemm", ["--precisions=bf16,fp8"], "measured"),
+        ("gemm", ["--mode=bits", "--precisions=bf16"], "repeated"),
+        ("hbm", [], "measured"),
+    ],
+)
+def test_all_at_once_with_a_fake_of_torch_cuda(name: str, args: list[str], kind: str) -> None:
+    events = run(name, *args, fake_gpus=2)
+    told = of(events, kind)
     assert sorted(each["gpu"] for each in told) == [0, 1] and not of(events, "error")
     assert [each["device"] for each in of(events, "devices")[0]["gpus"]] == ["NVIDIA Nothing"] * 2
-    if name == "gemm":
+    if kind == "repeated":
+        assert len({each["digest"] for each in told}) == 1 and all(each["changed"] == 0 for each in told)
+    elif name == "gemm":
         assert {each["text"] for each in of(events, "lacks")} == {"needs compute capability 8.9, this GPU has 8.0"}
         assert all(each["wrong"] == 0 and each["changed"] == 0 for each in told)
         # both within the same stretch of time
         assert max(each["began"] for each in told) < min(each["ended"] for each in told)
-    if name == "sdc":
-        one, other = ({name: set(found) for name, found in each["digests"].items()} for each in told)
-        assert one == other and all(len(found) == 1 for found in one.values())
-
-
-@pytest.mark.slow
-def test_power_loads_one_more_each_step_then_all_on_and_off() -> None:
-    events = run("power", fake_gpus=3)
-    steps = [(each["cards"], each["pulsed"]) for each in of(events, "stepped")]
-    assert steps == [(1, False), (2, False), (3, False), (3, True)] and not of(events, "lost")
-    # each is told before it begins: a host may not live to tell its end
-    kinds = [each["event"] for each in events if each["event"] in ("step", "stepped")]
-    assert kinds == ["step", "stepped"] * 4
-    assert [each["gpu"] for each in of(events, "loaded")] == [0, 0, 1, 0, 1, 2, 0, 1, 2]
-    assert all(each["seen"]["samples"] == 0 for each in of(events, "loaded"))

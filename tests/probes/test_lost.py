@@ -142,9 +142,3 @@ def test_a_client_does_not_wait_for_a_server_that_is_lost(monkeypatch: pytest.Mo
     client_may_end.set()
     assert time.monotonic() - began < 5
     assert played.no_server is not None and played.no_server[:2] == (Status.UNKNOWN, "it stopped answering")
-
-
-def test_a_probe_that_says_itself_why_a_host_is_lost_is_not_followed_by_the_connection() -> None:
-    told = host_finding("power", CUT, Status.FAILED, "at 2 cards at once the host went away", subject=lost.GONE)
-    said = said_once("power", ProbeResult(findings=(told,)), {CUT: Loss("the connection was lost")}, ())
-    assert said.findings == (told,)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts.parsers.linux.load import Iperf3
+from nodectl.facts.parsers.linux.iperf3 import Iperf3
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.duet import Played

@@ -25,9 +25,8 @@ MEASURED = (
     Measurement("latency", ("gpu01", "gpu02"), 25.0, "us", "gpu01 -> gpu02", 20.0),
     Measurement("latency", ("gpu02", "gpu01"), 10.0, "us", "gpu02 -> gpu01", 20.0),
     Measurement("nccl", ("gpu01", "gpu02"), 40.0, "GB/s", "", None, conditions={**ALL_REDUCE, "size_bytes": 1 << 30}),
-    Measurement("storage", ("gpu01",), 5000.0, "IOPS", conditions={"pattern": "randread"}),
-    Measurement("sdc", ("gpu02",), 3.0, "wrong results", conditions={"gpu": 0}),
-    Measurement("power", ("gpu02",), 900.0, "W"),
+    Measurement("preprocess", ("gpu01",), 5000.0, "files/s"),
+    Measurement("gemm", ("gpu02",), 3.0, "wrong results", conditions={"gpu": 0}),
     Measurement("training", ("gpu02",), 0.25, "J/token"),
     Measurement("ours", ("gpu02",), 7.0, "furlongs"),
 )

@@ -29,7 +29,7 @@ H200 = {"device": "NVIDIA H200", "clock_mhz": 1755.0, "temperature_c": 61.0, "th
             "direct, PIX, no peer access",
         ),
         ("h2d", "GB/s", {"memory": "far", "link": "PCIe gen 5 x16"}, "far memory, PCIe gen 5 x16"),
-        ("sdc", "wrong results", {"rounds": 9, "compared_with": 15}, "9 rounds, 15 to compare with"),
+        ("gemm", "wrong results", {"precision": "fp16", "rounds": 9}, "fp16, 9 products"),
     ],
 )
 def test_the_conditions_that_matter_stand_in_the_table(
@@ -37,5 +37,5 @@ def test_the_conditions_that_matter_stand_in_the_table(
 ) -> None:
     one = Measurement(probe, ("gpu01",), 2.0, unit, "gpu01 GPU 0", None, 0.02, conditions)
     _, row = measurements_table([one], kind_of).splitlines()
-    value = "2 wrong results" if probe == "sdc" else f"2.00 {unit}"
+    value = "2 wrong results" if unit == "wrong results" else f"2.00 {unit}"
     assert " ".join(row.split()) == f"{probe} gpu01 GPU 0 {value} 2.0 % {said}"

@@ -147,7 +147,7 @@ def test_other_sizes_and_kernels_are_other_series() -> None:
 def test_what_all_read_alike_is_one_line() -> None:
     measured = [
         Measurement(
-            "sdc", (f"gpu{n:02d}",), 0.0, "wrong results", f"gpu{n:02d} GPU 0", conditions={"gpu": 0, "rounds": 9}
+            "gemm", (f"gpu{n:02d}",), 0.0, "wrong results", f"gpu{n:02d} GPU 0", conditions={"gpu": 0, "rounds": 9}
         )
         for n in range(64)
     ]

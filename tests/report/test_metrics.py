@@ -63,9 +63,8 @@ def test_values_of_probes_are_the_worst_of_the_host_in_base_units() -> None:
     bandwidth = samples("probe", "nodectl_probe_bandwidth_bytes_per_second")
     assert of(bandwidth, host="gpu01", probe="tcp") == of(bandwidth, host="gpu02", what="streams 1") == [5e9]
     assert of(samples("probe", "nodectl_probe_time_seconds"), host="gpu02") == pytest.approx([25e-6])
-    assert of(samples("probe", "nodectl_probe_rate_per_second"), of="operations") == [5000]
+    assert of(samples("probe", "nodectl_probe_rate_per_second"), of="files") == [5000]
     assert of(samples("probe", "nodectl_probe_wrong_results"), host="gpu02") == [3]
-    assert of(samples("probe", "nodectl_probe_power_watts"), host="gpu02") == [900]
     assert of(samples("probe", "nodectl_probe_energy_joules"), per="token") == [0.25]
     assert of(samples("probe", "nodectl_probe_value"), unit="furlongs") == [7]
 

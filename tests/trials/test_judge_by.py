@@ -16,7 +16,7 @@ from nodectl.trials.course import ranking
 from nodectl.trials.crossover import judged
 from nodectl.trials.propose import Proposal, propose
 from nodectl.trials.series import Taken, Turn
-from nodectl.trials.verdict import JOULE, SPEED, decides
+from nodectl.trials.verdict import JOULE, SPEED
 from tests.trials.trials import gaining
 
 
@@ -52,7 +52,6 @@ def test_a_faster_one_that_draws_more_is_kept_by_speed() -> None:
 
 def test_without_joules_nothing_is_decided_by_them() -> None:
     assert judged((of(10, "tokens/s"),), JOULE)[1][0].verdict is Outcome.UNKNOWN
-    assert not decides("W", SPEED) and not decides("W", JOULE)
 
 
 def test_a_search_ranks_by_what_decides() -> None:

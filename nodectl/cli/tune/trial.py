@@ -63,7 +63,7 @@ from nodectl.trials.effective import effective, keys_of, meaningful, read_live
 from nodectl.trials.felt import tried
 from nodectl.trials.learning import Learning
 from nodectl.trials.ledger import now
-from nodectl.trials.measuring import TRAINING, Measuring, comparable, least_turn_s, refuse_too_short, trial_defaults
+from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short, trial_defaults
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
 from nodectl.trials.sides import (
@@ -334,8 +334,7 @@ def _learning(
 
 
 def _probes(names: str, training: bool | None, learning: Learning | None) -> list[AnyProbe]:
-    named = [name.strip() for name in names.split(",")]
-    wanted = comparable(chosen(names), named) if names.strip() else []
+    wanted = [*chosen(names)] if names.strip() else []
     if training is not False:
         wanted.append(declarations()[TRAINING])
     wanted += [learning.probe] if learning else []

@@ -153,6 +153,11 @@ def _gemm_s(options: Mapping[str, Any], crowd: Crowd) -> float:
     return crowd.look_s + crowd.turns * own_s
 
 
+def _bits_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    amount = _amount("gemm", options)
+    return crowd.look_s + crowd.turns * (crowd.alone_s + amount.repetitions * amount.duration_s)
+
+
 def _health_s(options: Mapping[str, Any], crowd: Crowd) -> float:
     return _HEALTH_S + _HEALTH_HOST_S * max(crowd.turns, crowd.hosts / 8)
 
@@ -207,8 +212,13 @@ STEPS: tuple[StepKind, ...] = (
     _on_hosts("hbm", "memory of each GPU", _ONCE, least_gpus=1),
     _on_hosts("h2d", "copies between host and GPU", _ONCE, least_gpus=1),
     _on_hosts("p2p", "copies between the GPUs of a host", _ONCE, least_gpus=2),
-    _on_hosts("sdc", "look for silent errors: every device has to give the same results"),
-    _on_hosts("storage", "the disk that a job would use", device=False),
+    _on_hosts(
+        "gemm-bits",
+        "look for silent errors: one product has the same bits every time, on every device",
+        standard={"mode": "bits"},
+        cost_s=_bits_s,
+        probe="gemm",
+    ),
     _on_hosts(
         "nccl-node",
         "NCCL between the GPUs of each host",
@@ -301,11 +311,10 @@ def step_kind(name: str) -> StepKind:
 
 # where a budget is too short, these are given up first, in this order
 _GIVEN_UP = (
-    "storage",
     "nccl-pairs",
     "nics",
     "rdma-node",
-    "sdc",
+    "gemm-bits",
     "p2p",
     "h2d",
     "hbm",

@@ -100,7 +100,7 @@ def device_of(events: Events, gpu: int | None) -> dict[str, object]:
 
 def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -> Finding:
     """Return a finding that takes a device with wrong results out of use."""
-    remedy = f"run it again with `nodectl probe {probe},sdc`, and look for ECC errors and Xids with `nodectl health`"
+    remedy = "run it again, then `nodectl probe gemm --mode bits`; look for ECC errors and Xids with `nodectl health`"
     subject = f"{called(gpu)}, {subject}"
     return host_finding(
         probe, node.host.name, Status.FAILED, actual, remedy, subject=subject, action="drain", expected="0 wrong"

@@ -14,6 +14,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.device.bits import read_bits, run_bits
 from nodectl.probes.device.devices import (
     START_S,
     Kind,
@@ -27,11 +28,12 @@ from nodectl.probes.device.devices import (
 )
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
-from nodectl.probes.options import Text, names, option
+from nodectl.probes.options import Choice, Text, names, option
 from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport
 
 _NAME = "gemm"
+_RATE, _BITS = "rate", "bits"
 PRECISIONS = ("bf16", "fp16", "tf32", "fp8", "fp32")
 # what a device is measured in where nothing is asked for: as many as payload/probes/device/gemm.py has
 _ON_GPU, _ON_CPU = 4, 2
@@ -49,10 +51,13 @@ class GemmOptions(ProbeOptions):
     precisions: tuple[str, ...] = option(
         (), Text("NAME[,NAME…]", names), f"{', '.join(PRECISIONS)}.", shown="what the device is for"
     )
+    mode: str = option(
+        _RATE, Choice((_RATE, _BITS)), f"{_RATE}: TFLOP/s; {_BITS}: repeat one seeded product and compare its bits."
+    )
 
 
 def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, note: Note) -> ProbeResult:
-    """TFLOP/s of every device and precision."""
+    """TFLOP/s of every device and precision, or whether each computes the same bits every time."""
     unknown = [name for name in options.precisions if name not in PRECISIONS]
     if unknown:
         raise UsageError(
@@ -62,13 +67,20 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
     def cost_s(amount: Amount, node: Node) -> float:
         return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))
 
-    args = (f"--precisions={','.join(options.precisions)}",)
+    args = (f"--precisions={','.join(options.precisions)}", f"--mode={options.mode}")
+    if options.mode == _BITS:
+        kind = Kind(PROBE, lambda amount, _: _bits_cost_s(amount, options), _read_bits, on_cpu=True, args=args)
+        return run_bits(transport, hosts, options, note, kind)
     kind = Kind(PROBE, cost_s, _read, on_cpu=True, args=args)
     return compared(transport, hosts, options, note, kind, Comparison(_alike, "precision"))
 
 
 def _cost_s(amount: Amount, precisions: int = _ON_GPU) -> float:
     return START_S + precisions * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
+
+
+def _bits_cost_s(amount: Amount, options: GemmOptions) -> float:
+    return START_S + max(1, len(options.precisions)) * amount.repetitions * amount.duration_s
 
 
 def _alike(measurement: Measurement) -> tuple[object, ...]:
@@ -81,6 +93,10 @@ def _read(node: Node, events: Events) -> ProbeResult:
     measurements = [_measurement(node, events, event) for event in measured]
     findings = [*_wrong(node, measured), *_throttled(node, measured), *_lacking(node, events)]
     return ProbeResult(tuple(_slowest_marked(measurements)), tuple(findings))
+
+
+def _read_bits(node: Node, events: Events) -> ProbeResult:
+    return read_bits(node, events) + ProbeResult(findings=tuple(_lacking(node, events)))
 
 
 def _slowest_marked(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
@@ -152,7 +168,8 @@ def _lacking(node: Node, events: Events) -> list[Finding]:
 
 def _shown(given: Conditions) -> str:
     slowest = "slowest" if given.get("slowest") else None
-    return shown(given, given.get("precision"), given.get("best_shape"), slowest)
+    rounds = counted(given["rounds"], "product") if "rounds" in given else None
+    return shown(given, given.get("precision"), given.get("best_shape"), rounds, slowest)
 
 
 PROBE = Probe(
@@ -161,7 +178,10 @@ PROBE = Probe(
     run=run_gemm,
     options=GemmOptions,
     results=MeasurementKind(
-        units=(Unit("TFLOPS", lower_is_better=False),),
+        units=(
+            Unit("TFLOPS", lower_is_better=False),
+            Unit("wrong results", decimals=0, lower_is_better=True),
+        ),
         identity=("numa", "threads", "gpu", "device", "precision"),
         places=("numa", "gpu"),
         shown=_shown,

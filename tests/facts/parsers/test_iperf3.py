@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.linux.load import Iperf3, parse_iperf3
+from nodectl.facts.parsers.linux.iperf3 import Iperf3, parse_iperf3
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "iperf3"
 SAMPLES = Path(__file__).parents[4] / "shared" / "samples"

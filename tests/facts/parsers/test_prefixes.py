@@ -12,10 +12,10 @@ from nodectl.facts.parsers.catalogue import as_document, parser_of
 
 OUTPUTS = {
     "compute-apps": "pid, process_name, used_gpu_memory [MiB]\n71, python3, 812 MiB\n",
-    "fio": '{\n  "jobs" : [\n    {\n      "jobname" : "seq",\n      "error" : 0\n    }\n  ]\n}\n',
     "ibstat": "CA 'mlx5_3'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tBase lid: 71\n",
     "ibstatus": "Infiniband device 'mlx5_3' port 1 status:\n\tbase lid:\t 0x47\n\tstate:\t\t 4: ACTIVE\n",
     "ibv-devinfo": "hca_id:\tmlx5_3\n\ttransport:\t\tInfiniBand (0)\n\tfw_ver:\t\t28.39.2048\n",
+    "iperf3": '{\n  "start" : {\n    "version" : "iperf 3.12",\n    "connected" : []\n  }\n}\n',
     "lspci-acs": "71:00.0 3D controller: NVIDIA GH100\n\tControl: I/O-\n\t\tLnkSta:\tSpeed 32GT/s, Width x16\n",
     "nccl-tests": (
         "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
@@ -72,9 +72,9 @@ def test_what_stands_before_every_line_changes_nothing(tool: str, around: str) -
 
 
 def test_a_log_line_within_json_changes_nothing() -> None:
-    lines = OUTPUTS["fio"].splitlines()
+    lines = OUTPUTS["iperf3"].splitlines()
     torn = "\n".join([*lines[:3], "2031-07-01 10:20:30,123 - INFO - alive", "[10:20:31] WARNING: late", *lines[3:]])
-    assert parser_of("fio")(torn) == parser_of("fio")(OUTPUTS["fio"])
+    assert parser_of("iperf3")(torn) == parser_of("iperf3")(OUTPUTS["iperf3"])
 
 
 def test_two_hosts_in_one_text_are_not_one_output() -> None:

@@ -12,7 +12,6 @@ from nodectl.facts.parsers.catalogue import as_document, parser_of
 from tests.facts.parsers.tool_outputs import SAMPLES
 
 TOOLS = {
-    "fio-": "fio",
     "ib_": "perftest",
     "ibnetdiscover-": "ibnetdiscover",
     "ibstat-": "ibstat",
@@ -40,7 +39,6 @@ TOOLS = {
 }
 # what of each sample can be counted by eye
 COUNTS = {
-    "fio-json-nvme.txt": {"jobs": 1},
     "ib_write_bw-a-hdr-gbps.txt": {"rows": 23},
     "ib_write_bw-loopback-allsizes-MBsec.txt": {"rows": 23},
     "ib_write_bw-loopback-8M-hdr-MBsec.txt": {"rows": 1},

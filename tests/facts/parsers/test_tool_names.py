@@ -52,8 +52,8 @@ def test_however_a_tool_is_written(tools_with: Callable[[str], object], text: st
         ('"odd-one"', "NAME", "nodectl.facts.parsers.linux.odd_one, line 2: 'TOOL = NAME': write"),
         (
             '"odd-one"',
-            '"fio"',
-            "two parsers of fio: nodectl.facts.parsers.linux.load, nodectl.facts.parsers.linux.odd_one",
+            '"iperf3"',
+            "two parsers of iperf3: nodectl.facts.parsers.linux.iperf3, nodectl.facts.parsers.linux.odd_one",
         ),
         ("parse_odd_one", "parse_add_one", "odd_one: its tool is called 'odd-one', and it has no function parse_odd_"),
         ("(text):", "(text)", "odd_one.py, line 5: SyntaxError"),

@@ -16,10 +16,10 @@ sys.path.insert(0, os.environ["NODECTL_FAKE_PAYLOAD"])
 import torch
 
 if TYPE_CHECKING:
-    from nodectl.payload.probes.device import copies, matmul, sdc
+    from nodectl.payload.probes.device import copies, gemm, matmul
     from nodectl.payload.probes.device.cuda import Cuda
 else:  # as on a node
-    from payload.probes.device import copies, matmul, sdc
+    from payload.probes.device import copies, gemm, matmul
     from payload.probes.device.cuda import Cuda
 
 GPUS, MEMORY = int(os.environ["NODECTL_FAKE_GPUS"]), 64 << 20
@@ -61,4 +61,4 @@ for name, value in {
 # a processor is slow
 vars(matmul).update(SHAPES=((64, 64, 64), (96, 64, 64)), _LEAST_GPU=1)
 copies.LEAST_BYTES = 1 << 20
-sdc.ON_GPU = sdc.Extent(64, 1 << 16)
+gemm.SIDE_ON_GPU = 64

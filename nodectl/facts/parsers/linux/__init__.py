@@ -1,1 +1,1 @@
-"""Parsers of the outputs of Linux's own tools, and of fio and iperf3."""
+"""Parsers of the outputs of Linux's own tools, and of iperf3."""

@@ -150,7 +150,7 @@ class Bench:
         rates, changed = [], 0
         for _ in range(runs):
             ready()
-            rates.append(choice.operations / self.takes_s(operands, passes, 2 * seconds) / 1e12)
+            rates.append(choice.operations / self._takes_s(operands, passes, 2 * seconds) / 1e12)
             # the same product has the same bits, however often it is computed
             changed += int((self.product(operands[0]) != first).sum().item())
         checked, wrong, error = self.check(operands[0], self.product(operands[0]))
@@ -173,7 +173,7 @@ class Bench:
         out = torch.empty(rows, columns, device=self.device, dtype=torch.bfloat16 if self.name == "fp8" else dtype)
         return Operands(a, b, out)
 
-    def takes_s(self, operands: Sequence[Operands], passes: int, most_s: float) -> float:
+    def _takes_s(self, operands: Sequence[Operands], passes: int, most_s: float) -> float:
         """Return the seconds of one product, over so many, one set of operands after the other.
 
         Processors, which others may use as well, stop after `most_s`.
@@ -235,14 +235,14 @@ class Bench:
 
     def _rate(self, choice: Choice, seconds: float) -> float:
         operands = [self.operands(choice, 0)]
-        self.takes_s(operands, 1, seconds)
-        return choice.operations / self.takes_s(operands, self._passes(operands, seconds), seconds)
+        self._takes_s(operands, 1, seconds)
+        return choice.operations / self._takes_s(operands, self._passes(operands, seconds), seconds)
 
     def _passes(self, operands: Sequence[Operands], seconds: float) -> int:
         """Return how many fill this time; a first few tell how long one takes."""
-        once = max(1e-6, self.takes_s(operands, 1, seconds))
+        once = max(1e-6, self._takes_s(operands, 1, seconds))
         few = max(1, min(20, int(seconds / 4 / once)))
-        return max(1, round(seconds / max(1e-6, self.takes_s(operands, few, seconds))))
+        return max(1, round(seconds / max(1e-6, self._takes_s(operands, few, seconds))))
 
     def _predicted_s(self, choice: Choice, rates: Dict[Choice, float]) -> float:
         return choice.operations / max(rates.values()) if rates else 0.0

@@ -14,7 +14,7 @@ from tests.torch_venv import torch_venv
 
 pytestmark = pytest.mark.lab
 
-# a host's own Python environment: the shared one, in which one bit of a function's result is wrong
+# a host's own Python environment: the shared one, in which one bit of a product is wrong
 _HURT = """
 set -e
 mkdir -p /opt/hurt/bin /opt/hurt/site
@@ -26,12 +26,12 @@ P
 chmod 755 /opt/hurt/bin/python
 cat > /opt/hurt/site/sitecustomize.py <<'P'
 import torch
-right = torch.Tensor.exp
-def exp(self):
-    out = right(self)
+right = torch.matmul
+def matmul(a, b, *, out):
+    right(a, b, out=out)
     out.view(torch.int32)[3, 5] ^= 1 << 14
     return out
-torch.Tensor.exp = exp
+torch.matmul = matmul
 P
 """
 
@@ -62,14 +62,14 @@ def test_the_host_that_computes_wrongly_is_named(nodectl: Cli, lab4: LabUnderTes
         (tmp_path / "host_vars" / f"{host}.yml").write_text(f"pytorch_venv: {own}\n")
     nodectl("-i", lab4.inventory, "-l", lab4.hosts[2], "exec", "--", "sh", "-c", _HURT.format(venv=venv))
     try:
-        quick = ("--repetitions", "1", "--duration", "0.05")
-        found, status = probe(nodectl, str(inventory), "sdc", *quick)
+        quick = ("--mode", "bits", "--repetitions", "1", "--duration", "0.05")
+        found, status = probe(nodectl, str(inventory), "gemm", *quick)
         assert [(each["host"], each["status"], each["kind"]) for each in found["findings"]] == [
             (lab4.hosts[2], "failed", "host")
         ]
-        assert "differs from most others of its kind in functions; a second time, too" in found["findings"][0]["actual"]
-        assert status == 1 and sum(each["value"] > 0 for each in found["measurements"]) == 1
-        pair, _ = probe(nodectl, str(inventory), "sdc", *quick, limit=f"{lab4.hosts[0]},{lab4.hosts[2]}")
+        assert found["findings"][0]["actual"] == "other bits than 3 of 4 devices of its kind"
+        assert status == 1 and [each["value"] for each in found["measurements"]] == [0.0] * 4
+        pair, _ = probe(nodectl, str(inventory), "gemm", *quick, limit=f"{lab4.hosts[0]},{lab4.hosts[2]}")
     finally:
         nodectl("-i", lab4.inventory, "-l", lab4.hosts[2], "exec", "--", "rm", "-rf", "/opt/hurt")
     (doubt,) = pair["findings"]
