@@ -115,7 +115,13 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         add("probe", "the network, then collectives over all hosts", started)
 
         started = time.monotonic()
-        add("launch", training_result(shown("Train a small transformer on all hosts", LAUNCH), hosts), started)
+        add(
+            "launch",
+            training_result(
+                shown("Train a small transformer on all hosts; its last line is a summary in JSON", LAUNCH), hosts
+            ),
+            started,
+        )
     finally:
         shown("Remove the fleet", ["lab", "down"])
     return table
