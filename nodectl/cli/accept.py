@@ -13,6 +13,7 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
+from nodectl.cli.events import report_acceptance
 from nodectl.cli.evidence import take
 from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
@@ -28,7 +29,6 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.rights import tell_unseen
-from nodectl.cli.telling import tell_acceptance
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.documents import new_id
 from nodectl.common.process import interruptible
@@ -86,6 +86,7 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     """
     acceptance, means = _planned(app, asked.level, asked.budget)
     tell_unseen(app)
+    app.on_event()  # refused before anything is measured
     plan = plan_text(acceptance.steps, terminal_width())
     if asked.dry_run:
         app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
@@ -173,7 +174,7 @@ def _conclude(app: App, acceptance: Acceptance, write: Path | None, out: Path | 
     finally:
         put(_rendered(acceptance, app.output, folder).rstrip("\n"), write)
         note(f"kept: {folder / store.DOCUMENT}")
-        tell_acceptance(app, acceptance)
+        report_acceptance(app.on_event(), acceptance)
     if status := exit_status(host.verdict.status for host in acceptance.hosts):
         raise SystemExit(status)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from nodectl.ledger.history.store import History
     from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
-    from nodectl.notify.settings import Receiver
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
     from nodectl.transport.inventory import Here
@@ -233,13 +232,20 @@ class App:
 
         return open_transport(replay=self.replay)
 
-    def receivers(self) -> tuple[Receiver, ...]:
-        """Return who is to be told, by `[[notify]]` of nodectl.toml; UsageError where that is wrong."""
-        if "notify" not in self.settings:
-            return ()
-        from nodectl.notify.settings import read_receivers
+    def on_event(self) -> tuple[str, ...]:
+        """Return the program of nodectl.toml that is given events, () for none.
 
-        return read_receivers(self.settings["notify"], _settings_path(self.inventory_sources))
+        UsageError if it is not a list of words, or if another login may write the file.
+        """
+        argv, path = self.settings.get("on_event", []), _settings_path(self.inventory_sources)
+        is_argv = isinstance(argv, list) and all(isinstance(word, str) and "\0" not in word for word in argv)
+        if not is_argv or "" in argv[:1]:
+            raise UsageError(f"{path}: on_event is not a list of words", 'on_event = ["PROGRAM", "ARGUMENT"]')
+        if argv:
+            from nodectl.common.paths import refuse_open
+
+            refuse_open(path, "its on_event is run")
+        return tuple(argv)
 
     def of(self, hosts: Sequence[Host]) -> App:
         """Return the App of these hosts alone, over the same connections; their variables may be others."""

@@ -12,6 +12,7 @@ import click
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
+from nodectl.cli.events import report_health
 from nodectl.cli.measuring import health_of
 from nodectl.cli.options import (
     FILE,
@@ -24,7 +25,6 @@ from nodectl.cli.options import (
     profile_option,
     takes,
 )
-from nodectl.cli.telling import tell_health
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.errors import InventoryError, UsageError
@@ -94,6 +94,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         with suppress(UsageError):  # health_of tells of it
             if roll := under_way(app.fleet):
                 note(f"{roll.progress}: {roll.states}")
+    hook = app.on_event() if app.replay is None else ()
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output
@@ -103,14 +104,14 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         note(f"warning: {text}")
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
     _drain(app, asked, health)
-    tell_health(app, health.findings)
+    report_health(hook, app.fleet, health.findings)
     left = None if asked.rounds is None else asked.rounds - 1
     while asked.watch is not None and left != 0:
         time.sleep(asked.watch)
         before, health = health, health_of(app, app.source, names)
         _again(before, health, shape, asked.write, strict=asked.strict)
         _drain(app, asked, health)
-        tell_health(app, health.findings)
+        report_health(hook, app.fleet, health.findings)
         left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
 

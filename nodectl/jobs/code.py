@@ -50,7 +50,7 @@ _CACHES = GitIgnoreSpec.from_lines(
 _MOST_STAYED = 300
 _OF_CACHES = "nodectl's own rule for environments and caches"
 _OF_SECRETS = "nodectl's own rule for secrets and hidden files"
-_OF_GIVEN = "nodectl's own rule for files of --env-file and [[notify]]"
+_OF_GIVEN = "nodectl's own rule for the file of --env-file"
 _OF_LINKS = "nodectl's own rule for links out of a project"
 _OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by a hard link"
 

@@ -14,7 +14,6 @@ import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -41,23 +40,22 @@ class Parcel:
 
 
 def pack(
-    plan: Plan, code: Code | None, kept: Mapping[str, Collection[str]], more: Mapping[str, bytes] = MappingProxyType({})
+    plan: Plan, code: Code | None, kept: Mapping[str, Collection[str]]
 ) -> tuple[dict[str, bytes], tuple[Parcel, ...]]:
     """Each host's tar.gz with private modes, with what it lacks of the code (`kept`: beginnings of SHA-256, by host).
 
-    The secret is new for every job; `more` are other files. Hosts that lack the same have one parcel; there is none
-    where code is not copied.
+    The secret is new for every job. Hosts that lack the same have one parcel; there is none where code is not copied.
     """
     secret = secrets.token_bytes(_SECRET_BYTES)
     if code is None:
-        return dict.fromkeys(kept, _archive(plan, secret, more)), ()
+        return dict.fromkeys(kept, _archive(plan, secret, {})), ()
     manifest, contents = _read(code)
     archives, sent = {}, _parcels(contents, kept)
     for parcel in sent:
         # one member for all contents: a node takes four times as long for a member each
         sizes = [(digest, len(data)) for digest, data in parcel.contents.items()]
         files = json.dumps({"project": code.project, "files": manifest, "blobs": sizes}).encode()
-        members = {"files.json": files, "blobs": b"".join(parcel.contents.values()), **more}
+        members = {"files.json": files, "blobs": b"".join(parcel.contents.values())}
         archives.update(dict.fromkeys(parcel.hosts, _archive(plan, secret, members)))
     return archives, sent
 

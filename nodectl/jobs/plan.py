@@ -167,6 +167,7 @@ class Plan:
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
     log_limit_mib: int = LOG_LIMIT_MIB
+    on_event: tuple[str, ...] = ()
     version: int = PLAN_VERSION
 
     @property
@@ -322,6 +323,7 @@ class LaunchRequest:
     time_limit_s: float = 0.0
     warning: Warn | None = None
     log_limit_mib: int = LOG_LIMIT_MIB
+    on_event: tuple[str, ...] = ()
 
     def checkpoint_folder(self) -> str | None:
         """Return the folder as nodes take it: an absolute path, or `state:NAME` for nodectl's own on each."""
@@ -390,6 +392,7 @@ def make_plan(
         warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),
         log_limit_mib=request.log_limit_mib,
+        on_event=request.on_event,
     )
 
 

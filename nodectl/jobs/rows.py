@@ -207,18 +207,6 @@ class CleanRow(TypedDict):
     problem: Line
 
 
-class MessageRow(TypedDict):
-    """A message that waits, was given up, or (without `why`) was delivered."""
-
-    job: Word
-    receiver: Word
-    event: Word
-    id: Word
-    tries: Rank
-    why: Line
-    waits: bool
-
-
 class GpuRow(TypedDict):
     """A GPU at this moment."""
 

@@ -66,7 +66,7 @@ def free_port() -> int:
 class Fleet:
     """`size` hosts below `root`; every job started here is stopped by `close`.
 
-    `as_user` are words in front of the hosts' programs, and `run` is where those lie. `receivers` are told of its jobs.
+    `as_user` are words in front of the hosts' programs, and `run` is where those lie.
     """
 
     root: Path
@@ -75,7 +75,6 @@ class Fleet:
     as_user: tuple[str, ...] = ()
     run: Path = RUN
     jobs: list[str] = field(default_factory=list)
-    receivers: tuple[dict[str, Any], ...] = ()
 
     @property
     def launcher(self) -> Path:
@@ -123,14 +122,12 @@ class Fleet:
             "launcher": str(self.launcher), "venv": "", "env_names": ["TOKEN"], "checkpoint": None,
             "start": more.get("plan_start", {}), **more,
         }  # fmt: skip
-        told = {"fleet": "test", "receivers": self.receivers}
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
             for name, data in (
                 ("plan.json", json.dumps(plan).encode()),
                 ("secret", secrets.token_bytes(32)),
                 ("code/script.py", script.encode()),
-                *([("notify/receivers.json", json.dumps(told).encode())] if self.receivers else []),
             ):
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(data), 0o600

@@ -18,7 +18,6 @@ from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
-from nodectl.cli.telling import files_for_job, secret_files
 from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -71,7 +70,7 @@ class _Work:
     env: Mapping[str, str]
     skipping: tuple[str, ...]
     interface: str | None
-    told: Mapping[str, bytes]
+    on_event: tuple[str, ...]
 
 
 @click.command(cls=LaunchCommand)
@@ -105,14 +104,12 @@ def _work(app: App, asked: Launch) -> _Work:
     )
     way = find_way(program, [path for path, _ in needs])
     skipping = skipped_checks(asked.hosts.skips)
-    if way.code is not None:
-        secrets = [*secret_files(app), *([around.env_file] if around.env_file else [])]
-        way = replace(way, code=way.code.without(secrets))
+    if way.code is not None and around.env_file is not None:
+        way = replace(way, code=way.code.without([around.env_file]))
     _show_code(way, code.args, dry_run=asked.dry_run)
     env = collect_variables(around.names, around.env_file, os.environ)
     check_lease(asked.limits.lease)
-    told = files_for_job(app)
-    return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), told)
+    return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), app.on_event())
 
 
 def _launched(app: App, asked: Launch, work: _Work) -> int:
@@ -171,6 +168,7 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         time_limit_s=limits.time_limit or 0.0,
         warning=limits.warning,
         log_limit_mib=limits.log_limit,
+        on_event=work.on_event,
     )
 
 
@@ -205,7 +203,7 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surrounding
     where = counted(len(hosts), "host")
     if plan.no_restart:
         note(f"after a failure the job is {plan.no_restart}")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code, work.told)
+    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
     if any(surroundings.kept_code.values()):
         note(describe_parcels(sent))
     note(f"job {plan.id}: starting on {where}")

@@ -22,7 +22,6 @@ from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
 from .node_end import Leaving
 from .process import read_stat
-from .telling import Teller
 
 _END_S = 3.0  # what ending ranks takes beside the grace
 _BACK_OFF_S, _LONGEST_BACK_OFF_S = 2.0, 60.0
@@ -388,7 +387,7 @@ class Member:
         self.peers.begin(self.attempt)
         self.identity = {**_identity(), "rank": self.rank}
         self.ways = steady.OneWay()
-        self.teller = Teller(job, self.plan)
+        self.hooks: Set[int] = set()  # the running `on_event` programs
         self._beat_number = 0
 
     def open(self) -> None:
@@ -431,12 +430,12 @@ class Member:
         """Tell whether this host and more than half of all hosts hear each other; True if the job has no restarts."""
         return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
 
-    def tells(self, now_s: float, *, fit: bool) -> bool:
-        """Tell whether this host tells people of the job: no host with a lower place is there that is fit to."""
+    def reports(self, now_s: float, *, fit: bool) -> bool:
+        """Return whether this host runs `on_event`: the lowest that is heard and fit to."""
         silent_s = self.peers.silent_s(now_s)
         heard = (beat for rank, beat in self.peers.beats.items() if silent_s[rank] <= self.peers.lease_s)
         others = [beat.rank for beat in heard if not beat.fit]
-        return self.teller.wanted and (all(self.rank < rank for rank in others) if fit else not others)
+        return bool(self.plan.get("on_event")) and (all(self.rank < rank for rank in others) if fit else not others)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""

@@ -23,8 +23,8 @@ from ..common import machine
 from ..common.bounds import fitted
 from ..common.patterns import lazily
 from . import kernel, living, notes, waiting
-from .folder import JobFolder, payload_folder, write_atomic
-from .process import all_pids, read_stat
+from .folder import JobFolder, write_atomic
+from .process import all_pids, read_stat, spawn_payload
 from .rhythm import LEAST_S
 
 FOLDER, _RESERVE = "black_box", "reserve"
@@ -94,16 +94,8 @@ def start(job: JobFolder, attempt: int, kind: str, why: str) -> int:
 
     `why` may quote a script's exception, and so stands in no command line.
     """
-    run = os.path.join(payload_folder(), "run.py")
-    argv = [sys.executable, "-S", run, "jobs.black_box", job.id, str(attempt), kind]
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, why[:_WHY_CHARS].encode(errors="backslashreplace"))
-        actions = [(os.POSIX_SPAWN_DUP2, reader, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-        return os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsigdef=[signal.SIGTERM])
-    finally:
-        os.close(reader)
-        os.close(writer)
+    text = why[:_WHY_CHARS].encode(errors="backslashreplace")
+    return spawn_payload("jobs.black_box", job.id, str(attempt), kind, stdin=text)
 
 
 def main(argv: List[str]) -> int:

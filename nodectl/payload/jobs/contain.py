@@ -29,6 +29,7 @@ class Containment:
         self.outer = 0
         self.outer_ticks = 0
         self.spared: Set[int] = set()
+        self.hooks: Set[int] = set()  # spared with all below them
         self.segments: Optional[Set[shared_memory.Segment]] = None  # what was in /dev/shm before the job
         self.container: List[str] = []  # the command that ends the container, which a daemon may hold
 
@@ -113,7 +114,7 @@ class Containment:
         if self.group or self.namespace:
             return pids
         if self.keeper:
-            return pids | descendants({self.keeper} | self.spared)
+            return pids | descendants({self.keeper} | self.spared) - self.hooks - descendants(self.hooks)
         return pids | {pid for pid in all_pids() if read_environ(pid).get(MARKER) == self.job_id}
 
     def kill(self, deadline_s: float, reap: Callable[[], None] = lambda: None) -> bool:

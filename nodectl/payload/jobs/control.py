@@ -67,8 +67,6 @@ def main(argv: List[str]) -> int:
         "examine": examine_job,
         "black_box": black_box_of,
         "traces": traces_of,
-        "untold": untold,
-        "notify_test": notify_test,
     }
     os.umask(0o077)
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
@@ -323,8 +321,6 @@ def _clean(job: JobFolder) -> Row:
     row = describe(job) if job.exists else describe_partial(job)
     removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
     problem = row["problem"]
-    if removed and (waiting := [message for message in _untold(job) if message["waits"]]):
-        removed, problem = False, f"not delivered yet are {len(waiting)} of its messages: nodectl notify pending"
     if removed:
         state = row["state"]
         Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
@@ -373,28 +369,6 @@ def black_box_of(job_id: str) -> List[Row]:
 
     job = JobFolder(job_id)
     return black_box.read(job) if job.exists else []
-
-
-def untold(*job_ids: str) -> List[Row]:
-    """Return a row a message about these jobs (default: all) that waits or was given up; senders that died go on."""
-    return [{**message, "job": job_id} for job_id in job_ids or known_jobs() for message in _untold(JobFolder(job_id))]
-
-
-def _untold(job: JobFolder) -> List[Row]:
-    from . import telling  # of use to two commands alone
-
-    messages = telling.queue_of(job).pending()
-    for name in {message["receiver"] for message in messages if message["waits"]}:
-        telling.queue_of(job).start(name)
-    return messages
-
-
-def notify_test(host: str) -> List[Row]:
-    """Send the event on stdin to the receivers there, once each; return a row a receiver."""
-    from ..notify.deliver import try_each  # of use to this command alone
-
-    asked = json.load(sys.stdin)
-    return try_each(asked["receivers"], {**asked["event"], "host": host})
 
 
 def traces_of(job_id: str) -> List[Row]:

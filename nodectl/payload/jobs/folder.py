@@ -23,7 +23,6 @@ _TOLD = ("failures", "living", "xids", "flight", "heard", "attempts", "no_restar
 _RESERVES = ("state.reserve", "state.reserve2")
 _PARTIAL, _UNDONE = ".partial", ".undone"
 RECEIVER = "receiver"
-_SECRETS = (("secret",), ("notify", "receivers.json"))
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 _FULL_BYTES = 64 * 1024
 
@@ -290,11 +289,11 @@ class JobFolder:
             _create(self.tombstone).close()
 
     def remove(self) -> str:
-        """Remove the folder, secrets first because many files take time; return why something is left, or "".
+        """Remove the folder, its secret first because many files take time; return why something is left, or "".
 
         An interrupted removal leaves a folder that is listed and cleaned like a broken upload.
         """
-        for path in (os.path.join(folder, *names) for folder in (self.partial, self.path) for names in _SECRETS):
+        for path in (os.path.join(folder, "secret") for folder in (self.partial, self.path)):
             with contextlib.suppress(OSError):
                 os.unlink(path)
         shutil.rmtree(self.partial, ignore_errors=True)

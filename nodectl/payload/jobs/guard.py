@@ -15,9 +15,9 @@ from .contain import Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import JobFolder
 from .heartbeat import FAILED
+from .job_events import report_end
 from .lifeline import Lifeline
 from .process import exit_status, read_stat, send
-from .telling import Teller
 
 _END_S = 10.0
 _BYE = b"bye\n"
@@ -174,7 +174,7 @@ class _Watch:
         with contextlib.suppress(OSError):  # a full disk must not prevent the kill
             self._write_state(why)
         self._containment.remove()
-        self._tell(why)
+        self._report(why)
         os._exit(0)
 
     def _kill_all(self) -> None:
@@ -189,15 +189,13 @@ class _Watch:
         failures = [*state.get("failures", ()), row("supervisor", why, time.time())]
         self._job.write_state({**state, "state": FAILED, "final": True, "ended_at": time.time(), "failures": failures})
 
-    def _tell(self, why: str) -> None:
-        """Tell people of the end where no other host can."""
+    def _report(self, why: str) -> None:
+        """Run `on_event` for the end if no other host can."""
         plan = self._job.plan()
-        teller = Teller(self._job, plan)
-        if teller.wanted and len(plan["hosts"]) == 1:
+        if plan.get("on_event") and len(plan["hosts"]) == 1 and not self._job.undone:
             if self._containment.namespace:
                 syscalls.leave_children_s_pids()  # in the job's namespace, which has ended, nothing can start
-            cause = row("supervisor", why, time.time(), host=plan["hosts"][0]["name"])
-            teller.end(FAILED, cause, "")
+            report_end(self._job, plan, FAILED, row("supervisor", why, time.time(), host=plan["hosts"][0]["name"]), "")
 
 
 def _run(watch: _Watch) -> NoReturn:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -143,6 +145,23 @@ def read_cmdline(pid: int) -> List[str]:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
     except OSError:
         return []
+
+
+def spawn_payload(program: str, *arguments: str, stdin: bytes) -> int:
+    """Start a program of the payload by its dotted name, in this environment; return its pid.
+
+    `stdin` is at most what a pipe holds. What must not be seen by other logins belongs there, not among `arguments`.
+    """
+    run = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "run.py")
+    argv = [sys.executable, "-S", run, program, *arguments]
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, stdin)
+        actions = [(os.POSIX_SPAWN_DUP2, reader, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        return os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsigdef=[signal.SIGTERM])
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def login_of(pid: int) -> str:

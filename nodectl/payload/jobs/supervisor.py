@@ -22,12 +22,12 @@ from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
+from .job_events import report, report_end, sentence
 from .outputs import LIMIT_MIB, Keeper, size
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
 from .rhythm import Monitor
-from .telling import sentence, shown
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that arrive within this time are handled together
@@ -81,7 +81,6 @@ class Supervisor:
         self._asked_segments_s = 0.0
         self._left: Optional[Dict[str, Any]] = None
         self._doubts = black_box.Doubts()
-        self._stall = ""
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -94,7 +93,7 @@ class Supervisor:
         self.containment = Containment.create(self.job.id, self.rank, launcher.container_end(self.plan, self.job))
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
-        self.containment.spared.update(self.member.teller.senders)
+        self.containment.hooks = self.member.hooks
         self.courier = Courier(self.job, self.plan)
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
@@ -125,12 +124,11 @@ class Supervisor:
         self.clerk.ask(partial(black_box.reserve, self.job))
         if self.member.history and not self._rested:
             self.clerk.ask(self._announce)
-        self._tell_of_attempt(time.monotonic())
+        self._report_attempt(time.monotonic())
         while not self._may_leave(time.monotonic()):
             self._sleep(time.monotonic())
             self.step(time.monotonic())
-        if self.over is not None:
-            self._tell_of_end(time.monotonic())
+        self._report_end(time.monotonic())
         self.courier.end()
         self.clerk.close()
         self.guard.dismiss()
@@ -140,7 +138,6 @@ class Supervisor:
     def _tend(self) -> Optional[News]:
         """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
         self.keeper.tend()
-        self._put(self.member.teller.tend)
         if self.state != hb.RUNNING:
             return None
         doubt = self.monitor.look(self.keeper.size, time.monotonic())
@@ -155,14 +152,11 @@ class Supervisor:
         told, passed, stood_s = self.peers.doubts()
         if self._doubts.has_passed(passed + self.monitor.passed):
             self.clerk.ask(partial(black_box.forget, self.job))
-            if self._stall:
-                self._tell_people(now_s, "job-goes-on", self._stall, "goes on again")
-                self._stall = ""
         stood_s = min(stood_s, self.monitor.stood_s(now_s))
         if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
-            self._stall = f"{self.member.attempt.number}-{self._doubts.followed}"
-            self._tell_people(now_s, "job-stall", self._stall, f"stands still for {stood_s:.0f} s", why)
+            what = f"has made no progress for {stood_s:.0f} s"
+            self._run_hook(now_s, partial(report, self.member.plan, "job_stalled", what, why, stalled_s=round(stood_s)))
 
     def _take(self, now_s: float, kind: str, why: str) -> None:
         self._doubts.taken_s = now_s
@@ -171,34 +165,31 @@ class Supervisor:
         except OSError as error:  # as where no process can be made
             sys.stderr.write(f"the black box could not be taken: {error}\n")
 
-    def _tell_people(self, now_s: float, event: str, number: str, what: str, why: str = "", **more: object) -> None:
-        """Have the event told where this host is the one to tell it; a sender is no process of the job."""
-        if self.member.tells(now_s, fit=not self._fit):
-            self.clerk.ask(partial(self._put, partial(self.member.teller.tell, event, number, what, why, **more)))
+    def _run_hook(self, now_s: float, start: Callable[[], int]) -> None:
+        """Have `on_event` started by the clerk, if this host is the one that reports; it is no process of the job."""
+        if self.member.reports(now_s, fit=not self._fit):
+            self.clerk.ask(partial(self._start_hook, start))
 
-    def _put(self, work: Callable[[], None]) -> None:
-        """Work on the queue, and let the senders outlive the job; runs on the clerk's thread."""
-        work()
-        self.containment.spared.update(self.member.teller.senders)
+    def _start_hook(self, start: Callable[[], int]) -> None:
+        if not self.job.undone:
+            self.member.hooks.add(start())
 
-    def _tell_of_attempt(self, now_s: float) -> None:
+    def _report_attempt(self, now_s: float) -> None:
         if not self.member.history:
             return
         (number, roster, _), cause = self.member.attempt, self.member.history[-1]["cause"]
-        where = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
-        why = f"the last one failed on {cause['host']}: {sentence(cause)}" if cause else ""
-        more = {"host": cause["host"], "cause": shown(cause)} if cause else {}
-        self._tell_people(now_s, "job-restart", str(number), where, why, **more)
+        what = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
+        why = f"the last attempt failed on {cause['host']}: {sentence(cause)}" if cause else ""
+        self._run_hook(now_s, partial(report, self.member.plan, "job_restarted", what, why, cause, attempt=number))
 
-    def _tell_of_end(self, now_s: float) -> None:
-        teller, over = self.member.teller, self.over
-        if not self.member.tells(now_s, fit=not self._fit) or over is None:
-            return self.clerk.ask(teller.rest) if teller.wanted else None
+    def _report_end(self, now_s: float) -> None:
         beats = self.peers.beats
         states = {self.state, *(beats[rank].state for rank in self.member.attempt.roster if rank in beats)}
         ended = hb.FINISHED if states == {hb.FINISHED} else hb.FAILED
         state = hb.STOPPED if states & {hb.STOPPED, hb.STOPPING} else ended
-        return self.clerk.ask(partial(teller.end, state, self._record()["cause"], over.why))
+        if self.over is not None:
+            end = partial(report_end, self.job, self.member.plan, state, self._record()["cause"], self.over.why)
+            self._run_hook(now_s, end)
 
     def _announce(self) -> None:
         """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""
@@ -341,7 +332,7 @@ class Supervisor:
             if gone:
                 self.courier.reaped(pid, status)
                 self.containment.spared.discard(pid)
-                self.member.teller.senders.pop(pid, None)
+                self.member.hooks.discard(pid)
             if pid == self.guard.pid:
                 self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
                 if gone:
