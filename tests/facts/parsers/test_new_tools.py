@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.catalogue import as_document, parser_of
-from nodectl.facts.parsers.linux.ethtool import (
-    EthtoolG,
-    EthtoolI,
-    parse_ethtool_g,
-    parse_ethtool_i,
-    parse_ethtool_m,
-    parse_ethtool_s,
-)
-from nodectl.facts.parsers.nvidia.bandwidth import CopyRate, PeerMatrix, parse_bandwidthtest, parse_p2p_bandwidth
-from nodectl.facts.parsers.nvidia.dcgmi import DcgmiDiscovery, DiscoveredGpu, parse_dcgmi_discovery
 from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerEvent, parse_fabricmanager_log
 from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_query import NvidiaSmiVersion, parse_nvidia_smi_version
 from nodectl.facts.parsers.nvidia.smi_table import NvidiaSmi, TableGpu, TableProcess, parse_nvidia_smi
-from nodectl.facts.parsers.rdma.mlxlink import parse_mlxlink
 from tests.facts.parsers.tool_outputs import tool_output
 
 
@@ -121,61 +108,6 @@ def test_versions_and_nvlink_s_own() -> None:
     assert (gpu.info, gpu.links) == ({"NVLE": "Disabled", "Firmware Version": "N/A"}, None)
 
 
-def test_dcgmi_discovery() -> None:
-    text = tool_output("dcgmi-discovery", "two.txt")
-    first = DiscoveredGpu(0, "NVIDIA H100 80GB HBM3", "0000:19:00.0", "GPU-11111111-2222-3333-4444-555555555555")
-    second = DiscoveredGpu(3, "NVIDIA H800", "0000:3E:00.0", "GPU-66666666-7777-8888-9999-000000000000")
-    assert parse_dcgmi_discovery(text) == DcgmiDiscovery((first, second), 4, 0)
-    with pytest.raises(ParseError, match="2 GPUs were found, 1 listed"):
-        parse_dcgmi_discovery(text[: text.index("| 3 ")])
-
-
-def test_the_cuda_samples() -> None:
-    found = parse_bandwidthtest(tool_output("bandwidthtest", "one.txt"))
-    assert (found.devices, found.passed) == (("NVIDIA A10",), True)
-    assert found.rates[0] == CopyRate(0, "host to device", "pinned", 32000000, 25.2)
-    assert found.rates[1] == CopyRate(0, "device to host", "pageable", 33554432, 2630.5 / 1000)
-    text = tool_output("p2p-bandwidth", "two.txt")
-    connected, bandwidth, latency = parse_p2p_bandwidth(text).matrices
-    assert connected == PeerMatrix("P2P Connectivity Matrix", (0, 1), ((1, 0), (0, 1)))
-    assert bandwidth.rows == ((909.49, 18.77), (19.95, 919.12))
-    assert (latency.name, latency.rows) == ("P2P=Disabled Latency Matrix (us)", ((1.54, 20.26), (11.60, 1.48)))
-    with pytest.raises(ParseError, match=r"1 of 2 rows|1 value under 2 columns"):
-        parse_p2p_bandwidth(text[: text.index(" 919.12")])
-
-
-def test_ethtool() -> None:
-    driver = parse_ethtool_i(tool_output("ethtool-i", "mlx5.txt"))
-    assert driver == EthtoolI("mlx5_core", "24.10-1.1.4", "28.43.1014 (MT_0000000838)", "0000:1a:00.0")
-    rings = tool_output("ethtool-g", "mlx5.txt")
-    assert parse_ethtool_g(rings) == EthtoolG(1024, 8192, 512, 4096)
-    with pytest.raises(ParseError, match="cut"):
-        parse_ethtool_g(rings[: rings.index("Current")])
-    counters = parse_ethtool_s(tool_output("ethtool-s", "some.txt")).counters
-    assert counters == {"rx_packets": 7, "tx_prio3_pause": 2**64 - 1, "[0]: rx_ucast_packets": 9}
-    module = parse_ethtool_m(tool_output("ethtool-m", "qsfp.txt"))
-    assert (module.vendor, module.part_number, module.temperature_c) == ("Mellanox", "MFA1A00-C005", 41.5)
-    assert module.serial_number == "MT1907FT00001"
-    with pytest.raises(ParseError, match=r"No such device.*this is why it failed"):
-        parse_ethtool_i("Cannot get driver information: No such device\n")
-
-
-def test_mlxlink_as_text_and_as_json() -> None:
-    port = parse_mlxlink(tool_output("mlxlink", "one.txt"))
-    assert (port.state, port.physical_state, port.speed, port.width) == ("Active", "LinkUp", "IB-NDR", "4x")
-    assert (port.raw_ber, port.effective_ber, port.symbol_ber) == (4e-9, 15e-255, None)
-    assert (port.effective_errors, port.link_downs, port.temperature_c) == (3, 2, 45)
-    assert (port.vendor, port.part_number, port.serial_number) == ("NVIDIA", "MMA4Z00-NS", "MT2301FT00001")
-    operational = {"State": "Polling", "Speed": "N/A"}
-    counters = {"Raw Physical BER": "1E-6", "Raw Physical Errors Per Lane": {"values": [5, 6]}}
-    document = {"result": {"output": {"Operational Info": operational, "Physical Counters and BER Info": counters}}}
-    port = parse_mlxlink(json.dumps(document))
-    assert (port.state, port.speed, port.raw_ber) == ("Polling", None, 1e-6)
-    assert port.values["Raw Physical Errors Per Lane"] == "5,6"
-    with pytest.raises(ParseError, match="-E- Failed to open"):
-        parse_mlxlink("-E- Failed to open device: mlx5_9\n")
-
-
 def test_fabric_manager_s_log() -> None:
     log = parse_fabricmanager_log(tool_output("fabricmanager-log", "two.txt"))
     text = "failed to find the GPU handle 17 in the multi node fabric"
@@ -199,10 +131,7 @@ def test_rocm_smi_is_refused_by_name(tool: str) -> None:
 
 @pytest.mark.parametrize(
     "tool",
-    [
-        *("nvidia-smi", "nvidia-smi-version", "dcgmi-discovery", "bandwidthtest", "p2p-bandwidth", "ethtool-i"),
-        *("ethtool-g", "ethtool-s", "ethtool-m", "mlxlink", "fabricmanager-log"),
-    ],
+    ["nvidia-smi", "nvidia-smi-version", "fabricmanager-log"],
 )
 def test_text_of_something_else_is_refused(tool: str) -> None:
     for text in ("", "hello\n", "bash: x: command not found\n"):

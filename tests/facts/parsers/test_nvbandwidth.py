@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.nvidia.bandwidth import BandwidthTest, parse_nvbandwidth
+from nodectl.facts.parsers.nvidia.nvbandwidth import BandwidthTest, parse_nvbandwidth
 from tests.facts.parsers.tool_outputs import recorded_text
 
 TEXT = recorded_text("nvbandwidth-text.txt")

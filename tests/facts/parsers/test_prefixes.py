@@ -31,7 +31,6 @@ OUTPUTS = {
         "    MIG Mode\n        Current : Disabled\n"
     ),
     "nvidia-smi-topo": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-7\nGPU1\tNV18\t X \t8-15\n",
-    "perfquery": "# Port counters: Lid 71 port 1\nPortRcvErrors:...................3\n",
     "perftest": (
         "                    RDMA_Write BW Test\n Mtu             : 4096[B]\n"
         " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"

@@ -18,7 +18,6 @@ TOOLS = {
     "ibstatus-": "ibstatus",
     "ibv_devinfo": "ibv-devinfo",
     "iperf3-": "iperf3",
-    "perfquery-": "perfquery",
     "perftest-": "perftest",
     "rdma-link": "rdma-link",
     "show_gids": "show-gids",
@@ -49,7 +48,6 @@ COUNTS = {
     "ibstat-h100-some-down-0.txt": {"adapters": 12},
     "ibstatus-h20-mixed-ib-2xNDR-and-roce.txt": {"ports": 3},
     "show_gids-multi.txt": {"gids": 8},
-    "perfquery-0x506b4b03005c2740.txt": {"ports": 1},
 }
 _HELP, _NO_RUN, _NO_TABLE = "the program's help", "no run of perftest", "without --output"
 REFUSED = {

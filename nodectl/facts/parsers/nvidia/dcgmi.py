@@ -1,4 +1,4 @@
-"""Reads DCGM's `dcgmi diag` and `dcgmi discovery`."""
+"""Reads DCGM's `dcgmi diag`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodectl.common.counting import counted
-from nodectl.errors import ParseError
 from nodectl.facts.parsers.json_values import find_document
 from nodectl.facts.parsers.nvidia.words import no_output
-from nodectl.facts.parsers.text import Line, bus_id, lines_of, unreadable, untagged
+from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
-DCGMI_DIAG_TOOL = "dcgmi-diag"
+TOOL = "dcgmi-diag"
 _CATEGORY = re.compile(r"[|+]-+ +([A-Za-z][\w /-]{0,60}?) +-+\+-*[|+]?\s*")
 _ROW = re.compile(r"\|([^|]{1,200})\|([^|]{0,4000})\|\s*")
 _STATUS = re.compile(r"(Pass|Fail|Warn|Skip)\w*\b(?: *- *(.*))?", re.IGNORECASE)
@@ -58,7 +56,7 @@ class _Test:
 
 def parse_dcgmi_diag(text: str) -> DcgmiDiag:
     """Read the output; raise ParseError for a cut row, or where dcgmi says why there is no report."""
-    lines = lines_of(text, DCGMI_DIAG_TOOL)
+    lines = lines_of(text, TOOL)
     if any(line.text.lstrip().startswith("{") for line in lines):
         report = _read_json(text, lines)
         if report is not None:
@@ -81,7 +79,7 @@ class _Reader:
             elif text.startswith("|") and not text.startswith("|--"):
                 self._row(line, text)
         if not self.seen and not self.tests:
-            raise no_output(DCGMI_DIAG_TOOL, lines, "table '| Diagnostic | Result |'")
+            raise no_output(TOOL, lines, "table '| Diagnostic | Result |'")
         return DcgmiDiag(tuple(test.frozen() for test in self.tests), self.metadata)
 
     def _row(self, line: Line, text: str) -> None:
@@ -89,7 +87,7 @@ class _Reader:
         if match is None:
             if text.startswith("|=") or not self.seen:
                 return
-            raise unreadable(DCGMI_DIAG_TOOL, line, "the row is cut: it has no two cells")
+            raise unreadable(TOOL, line, "the row is cut: it has no two cells")
         name, cell = match[1].strip(), match[2]
         if name == "Diagnostic" and cell.strip() == "Result":
             self.seen = True
@@ -104,7 +102,7 @@ class _Reader:
     def _test(self, name: str, cell: str, line: Line) -> None:
         test = _Test(self.category, name)
         if not self._results(test, cell):
-            raise unreadable(DCGMI_DIAG_TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
+            raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
         self.tests.append(test)
 
     def _more(self, kind: str, cell: str) -> None:
@@ -162,17 +160,17 @@ def _is_diagnostic(document: Any) -> bool:
 
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
     """Return the report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
-    document = find_document(text, DCGMI_DIAG_TOOL, _is_diagnostic)
+    document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
         return None
     diagnostic = next(document[key] for key in _ROOTS if key in document)
     if not isinstance(diagnostic, dict):
-        raise unreadable(DCGMI_DIAG_TOOL, lines[0], "the diagnostic is no object")
+        raise unreadable(TOOL, lines[0], "the diagnostic is no object")
     error = diagnostic.get("runtime_error")
     categories = diagnostic.get("test_categories")
     if not isinstance(categories, list):
         reason = f"it failed: {str(error)[:400]}" if error else "it names no test_categories"
-        raise unreadable(DCGMI_DIAG_TOOL, lines[0], reason)
+        raise unreadable(TOOL, lines[0], reason)
     tests: list[DiagTest] = []
     for category in categories:
         part = _object(category, lines[0])
@@ -231,69 +229,11 @@ def _texts(value: Any) -> list[str]:
 
 def _object(value: Any, line: Line) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise unreadable(DCGMI_DIAG_TOOL, line, f"{str(value)[:80]!r} is no object")
+        raise unreadable(TOOL, line, f"{str(value)[:80]!r} is no object")
     return value
 
 
 def _list(value: Any, line: Line) -> list[Any]:
     if not isinstance(value, list):
-        raise unreadable(DCGMI_DIAG_TOOL, line, f"{str(value)[:80]!r} is no list")
+        raise unreadable(TOOL, line, f"{str(value)[:80]!r} is no list")
     return value
-
-
-# Reads `dcgmi discovery -l`: the GPUs that DCGM has, and its NVSwitches.
-
-DCGMI_DISCOVERY_TOOL = "dcgmi-discovery"
-_COUNT = re.compile(r"(?P<count>\d{1,6}) (?P<what>GPU|NvSwitch|CPU|ConnectX)(?:e?s)? found\.")
-_FIRST = re.compile(r"\|\s*(?P<id>\d{1,6})\s*\|\s*Name: (?P<name>\S.*?)\s*\|?")
-_MORE = re.compile(r"\|\s*\|\s*(?P<key>PCI Bus ID|Device UUID): (?P<value>\S+)\s*\|?")
-
-
-@dataclass(frozen=True, slots=True)
-class DiscoveredGpu:
-    """A GPU under DCGM's own number."""
-
-    id: int
-    name: str
-    bus_id: str
-    uuid: str
-
-
-@dataclass(frozen=True, slots=True)
-class DcgmiDiscovery:
-    """The parts that DCGM found; None where it says nothing of such a kind."""
-
-    gpus: tuple[DiscoveredGpu, ...]
-    nvswitches: int | None
-    cpus: int | None
-
-
-def parse_dcgmi_discovery(text: str) -> DcgmiDiscovery:
-    """Read the output; raise ParseError where the table lacks GPUs, a row is cut, or there is no such output."""
-    lines = list(untagged(lines_of(text, DCGMI_DISCOVERY_TOOL)))
-    counts: dict[str, int] = {}
-    gpus: list[tuple[Line, dict[str, str]]] = []
-    for line in lines:
-        content = line.text.strip()
-        if match := _COUNT.match(content):
-            counts[match["what"]] = int(match["count"])
-        elif match := _FIRST.fullmatch(content):
-            gpus.append((line, match.groupdict()))
-        elif (match := _MORE.fullmatch(content)) and gpus:
-            gpus[-1][1][match["key"]] = match["value"]
-    if "GPU" not in counts:
-        raise no_output(DCGMI_DISCOVERY_TOOL, lines, "'8 GPUs found.'")
-    devices = [_gpu(line, values) for line, values in gpus if "CPU" not in counts or "Device UUID" in values]
-    if len(devices) != counts["GPU"]:
-        raise ParseError(
-            f"{DCGMI_DISCOVERY_TOOL}: {counted(counts['GPU'], 'GPU was', 'GPUs were')} found, {len(devices)} listed:"
-            " the output is cut"
-        )
-    return DcgmiDiscovery(tuple(devices), counts.get("NvSwitch"), counts.get("CPU"))
-
-
-def _gpu(line: Line, values: dict[str, str]) -> DiscoveredGpu:
-    address = bus_id(values.get("PCI Bus ID", ""))
-    if address is None or "Device UUID" not in values:
-        raise unreadable(DCGMI_DISCOVERY_TOOL, line, "a GPU without its address or UUID")
-    return DiscoveredGpu(int(values["id"]), values["name"], address, values["Device UUID"])

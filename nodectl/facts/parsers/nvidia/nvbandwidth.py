@@ -1,0 +1,162 @@
+"""Reads `nvbandwidth`, its text and its JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodectl.common.counting import counted
+from nodectl.facts.parsers.json_values import find_document
+from nodectl.facts.parsers.nvidia.words import is_noise, no_output
+from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
+
+TOOL = "nvbandwidth"
+_RUNNING = re.compile(r"Running ([\w-]{1,200})\.?\s*")
+_SUM = re.compile(r"SUM ([\w-]{1,200}) +([0-9.]{1,30})\s*")
+_UNIT = re.compile(r"\((GB/s|ns|us|ms)\)\s*$")
+_HEADER = re.compile(r"\s*[0-9]{1,6}(?:\s+[0-9]{1,6})*\s*")
+_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+\S+)+\s*")
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthTest:
+    """One test: by row and column, in `unit`; None for what was not run or not printed.
+
+    `sum` is the program's, in `unit`; `sum_gb_s` that of a bandwidth alone.
+    """
+
+    name: str
+    matrix: tuple[tuple[float | None, ...], ...] | None
+    sum_gb_s: float | None
+    unit: str | None = None
+    status: str | None = None
+    sum: float | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvbandwidth:
+    """The tests in the order in which they ran."""
+
+    tests: tuple[BandwidthTest, ...]
+    version: str | None = None
+    driver_version: str | None = None
+
+
+@dataclass(slots=True)
+class _Test:
+    name: str
+    unit: str | None = None
+    columns: int | None = None
+    rows: list[tuple[float | None, ...]] = field(default_factory=list)
+    total: float | None = None
+    status: str | None = None
+
+    def frozen(self) -> BandwidthTest:
+        matrix = tuple(self.rows) if self.columns is not None else None
+        rate = self.total if self.unit in (None, "GB/s") else None
+        return BandwidthTest(self.name, matrix, rate, self.unit, self.status, self.total)
+
+
+def parse_nvbandwidth(text: str) -> Nvbandwidth:
+    """Read the output; raise ParseError for a cut row, or where no test is named."""
+    lines = lines_of(text, TOOL)
+    document = find_document(text, TOOL, lambda document: isinstance(document, dict) and "nvbandwidth" in document)
+    return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))
+
+
+def _from_text(lines: Sequence[Line]) -> Nvbandwidth:
+    tests: list[_Test] = []
+    facts: dict[str, str] = {}
+    test: _Test | None = None
+    for line in lines:
+        content = line.text.strip()
+        if match := _RUNNING.fullmatch(content):
+            test = _Test(match[1])
+            tests.append(test)
+        elif match := _SUM.fullmatch(content):
+            if test is not None and test.name == match[1]:
+                test.total = _number(match[2], line)
+        elif content.startswith("SUM ") or content == "Running":
+            raise unreadable(TOOL, line, "the line is cut")
+        elif test is not None and content.rstrip(":.") == "Waived":
+            # a waived test that was not announced prints the word alone
+            if test.columns is None:
+                test.status = "Waived"
+        elif test is not None and content:
+            _read_line(test, line, content)
+        elif test is None and ": " in content:
+            key, _, value = content.partition(": ")
+            facts.setdefault(key.lower(), value.strip())
+    if not tests:
+        raise no_output(TOOL, lines, "'Running <test>.'")
+    return Nvbandwidth(
+        tuple(test.frozen() for test in tests), facts.get("nvbandwidth version"), facts.get("driver version")
+    )
+
+
+def _read_line(test: _Test, line: Line, content: str) -> None:
+    if match := _UNIT.search(content):
+        test.unit, test.columns, test.rows = match[1], None, []
+    elif test.unit is None:
+        return
+    elif test.columns is None:
+        if _HEADER.fullmatch(content):
+            test.columns = len(content.split())
+    elif content[0].isdigit() and not is_noise(content):
+        cells = content.split()[1:]
+        if _ROW.fullmatch(content) is None or len(cells) != test.columns or test.total is not None:
+            raise unreadable(TOOL, line, f"{counted(len(cells), 'value')} under {counted(test.columns, 'column')}")
+        test.rows.append(tuple(_cell(cell, line) for cell in cells))
+
+
+def _cell(cell: str, line: Line) -> float | None:
+    return None if cell.upper() in ("N/A", "NAN", "-NAN") else _number(cell, line)
+
+
+def _number(text: str, line: Line) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise unreadable(TOOL, line, f"{text[:40]!r} is no number")
+    return float(text)
+
+
+def _from_json(report: Any, lines: Sequence[Line]) -> Nvbandwidth:
+    if not isinstance(report, dict):
+        raise unreadable(TOOL, lines[0], "'nvbandwidth' is no object")
+    cases = report.get("testcases")
+    if not isinstance(cases, list):
+        error = report.get("error")
+        why = f"it failed: {str(error)[:200]}" if error else "it names no testcases"
+        raise unreadable(TOOL, lines[0], why)
+    version = report.get("git_version") or report.get("nvbandwidth version")
+    driver = report.get("Driver Version")
+    return Nvbandwidth(
+        tuple(_case(case, lines[0]) for case in cases),
+        None if version is None else str(version),
+        None if driver is None else str(driver),
+    )
+
+
+def _case(case: Any, line: Line) -> BandwidthTest:
+    if not isinstance(case, dict) or not isinstance(case.get("name"), str):
+        raise unreadable(TOOL, line, f"{str(case)[:80]!r} is no test case")
+    description = str(case.get("bandwidth_description") or case.get("description") or "")
+    unit = _UNIT.search(description)
+    rows = case.get("bandwidth_matrix")
+    if rows is not None and not (isinstance(rows, list) and all(isinstance(row, list) for row in rows)):
+        raise unreadable(TOOL, line, f"the matrix of {case['name']!r} is no list of rows")
+    total = case.get("sum")
+    matrix = None if rows is None else tuple(tuple(_cell(str(cell), line) for cell in row) for row in rows)
+    named = unit[1] if unit else None
+    value = None if total is None else _cell(str(total), line)
+    return BandwidthTest(
+        name=case["name"],
+        matrix=matrix,
+        sum_gb_s=value if named in (None, "GB/s") else None,
+        unit=named,
+        status=None if case.get("status") is None else str(case["status"]),
+        sum=value,
+    )
