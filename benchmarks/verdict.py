@@ -21,8 +21,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
-from nodectl.model.trial import Pair, Series, Side
+from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
 from nodectl.trials.course import Course
@@ -38,7 +39,7 @@ _STALL, _STALLED = 0.07, -1.2
 FLEET = (16, 128, 256)
 FLEET_PAIRS = 5
 _FLEET_NOISE, _FAILING = 0.03, 0.005
-_BASELINE, _CANDIDATE = Side("stock", "stock"), Side("candidate", "candidate")
+_BASELINE, _CANDIDATE = "stock", "candidate"
 # so many trials in a task of the pool
 _PART = 25
 
@@ -101,18 +102,24 @@ class PaperPaths:
     noise: float = _FLEET_NOISE
     failing: float = _FAILING
     turns: int = 0
+    on: str = ""
 
-    def measure(self, side: Side) -> ProbeResult:
+    def put_on(self, profile: str) -> tuple[Finding, ...]:
+        """Put a profile on, which cannot fail."""
+        self.on = profile
+        return ()
+
+    def measure(self) -> ProbeResult:
         """Return what a turn measures."""
         self.turns += 1
-        return ProbeResult(tuple(self._one(path, side) for path in range(self.count) if self._works()))
+        return ProbeResult(tuple(self._one(path) for path in range(self.count) if self._works()))
 
     def _works(self) -> bool:
         return self.chance.random() >= self.failing
 
-    def _one(self, path: int, side: Side) -> Measurement:
+    def _one(self, path: int) -> Measurement:
         # paths differ by up to half
-        level = 10 * (1 + path / (2 * self.count)) * (1 + self.gain * (side.label == _CANDIDATE.label))
+        level = 10 * (1 + path / (2 * self.count)) * (1 + self.gain * (self.on == _CANDIDATE))
         hosts = (f"node{path}", f"node{path + 1}")
         value = level * math.exp(self.chance.gauss(0, self.noise))
         return Measurement("tcp", hosts, value, "Gbit/s", " -> ".join(hosts), conditions={"streams": 1})
@@ -121,9 +128,9 @@ class PaperPaths:
 def summary_of_trial(paths: PaperPaths, pairs: int) -> Outcome:
     """Return the summary's outcome of a whole trial over the paths."""
     taken: dict[int, list[Taken]] = {}
-    turns = Turns(lambda _: (), dict, paths.measure, lambda _: None, lambda: float(paths.turns))
+    turns = Turns(paths.put_on, dict, paths.measure, lambda _: None, lambda: float(paths.turns))
     Course(turns, _BASELINE, [_CANDIDATE], lambda: None, taken).interleave(pairs, lambda _: True)
-    _, (summary,), _ = judged(series_of(_CANDIDATE.label, _BASELINE.label, taken[1]))
+    _, (summary,), _ = judged(series_of(_CANDIDATE, _BASELINE, taken[1]))
     return summary.verdict
 
 

@@ -230,8 +230,6 @@ def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadO
     return run_plan(transport, hosts, options, note, everywhere).result
 
 
-# of a measurement's conditions, those that the program's options choose
-CHOSEN = ("parallel", "precision", "batch_per_rank", "accumulation", "arguments")
 PROBE = Probe(
     name=NAME,
     summary="A short run of a shipped workload's program.",
@@ -243,8 +241,8 @@ PROBE = Probe(
             *(Unit("J/sample", lower_is_better=True), Unit("J/token", lower_is_better=True)),
         ),
         identity=(
-            *("workload", "preset", "devices", *CHOSEN),
-            "device_name",
+            *("workload", "preset", "devices", "parallel", "precision"),
+            *("batch_per_rank", "accumulation", "arguments", "device_name"),
         ),
         shown="{workload}, {devices} devices, {parallel}, batch {batch_per_rank} x {accumulation}",
     ),

@@ -1,7 +1,7 @@
 """What an interleaved trial of two tunings measured, before anybody judges it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nodectl.model.finding import Finding
@@ -42,35 +42,17 @@ class Series(Measured):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the tunings of a trial: a profile by name (None: each host's own), overrides over it, and how it is run.
-
-    `run_with` is what no host holds but the launcher decides: `interface`, `rank_order`.
-    """
-
-    label: str
-    profile: str | None = None
-    overrides: Mapping[str, Any] | None = None
-    run_with: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """Hold what a search saw of one candidate: the median gain over its pairs."""
-
-    label: str
-    pairs: int
-    gain_percent: float | None
-    failed: bool = False
+# in place of a tuning profile: what each host's inventory says
+OWN = "own"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A trial as it is kept: who against whom, where and how, its pairs, and what these say.
 
-    `hosts` maps each host to the overrides it had of its own. Not `complete` where it ended early: `reason` says why.
-    `conditions` are those of the first measurement of each thing on each side.
+    `baseline` and `candidates` are tuning profiles. `hosts` maps each host to the overrides it had of its own. Not
+    `complete` where it ended early: `reason` says why. `conditions` are those of the first measurement of each thing
+    on each side.
     """
 
     id: str
@@ -82,8 +64,8 @@ class Trial:
     inventory: tuple[str, ...]
     limit: str | None
     hosts: Mapping[str, Mapping[str, Any]]
-    baseline: Side
-    candidates: tuple[Side, ...]
+    baseline: str
+    candidates: tuple[str, ...]
     probes: tuple[str, ...]
     pairs: int
     options: Mapping[str, object]
@@ -91,7 +73,6 @@ class Trial:
     verdicts: tuple[Verdict, ...] = ()
     summaries: tuple[Summary, ...] = ()
     crossovers: tuple[Crossover, ...] = ()
-    search: tuple[Ranked, ...] = ()
     findings: tuple[Finding, ...] = ()
     conditions: tuple[Mapping[str, object], ...] = ()
 
@@ -99,8 +80,3 @@ class Trial:
     def judge_by(self) -> str:
         """Return what decides: `speed`, or `joule`."""
         return str(self.options.get("judge_by", "speed"))
-
-    @property
-    def by_size(self) -> bool:
-        """Return whether each collective and size is judged for itself, over all candidates."""
-        return bool(self.options.get("by_size"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size, format_size_rounded
-from nodectl.model.trial import Ranked, Side, Trial
+from nodectl.model.trial import Trial
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.report.table import fitted
 
@@ -53,7 +53,6 @@ def _few(where: str) -> str:
     return counted(count, "host") if count > _SHOWN_HOSTS else where
 
 
-_SHOWN = 10
 # what an operator must not overlook
 _MARK = "  <--"
 
@@ -63,13 +62,10 @@ def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False)
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     judged_by = "" if trial.judge_by == "speed" else f", judged by {trial.judge_by}"
-    no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}{judged_by}, {state}",
-        *([search_table(trial.search, width)] if trial.search else []),
         *([verdicts_table(trial.verdicts, width, everything=everything)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
-        f"no candidate that was tried is better than {trial.baseline.label}" if no_winner else "",
         "\n".join(
             line
             for summary in trial.summaries
@@ -152,7 +148,7 @@ def crossover_line(crossover: Crossover, names: Names) -> str:
     return f"{where}: {crossover.below} below {size}, {crossover.above} above ({low} to {high})"
 
 
-def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything: bool = False) -> list[str]:
+def summary_lines(summary: Summary, baseline: str, names: Names, *, everything: bool = False) -> list[str]:
     """Return what became of one profile, with the worst regressions, and with `everything` each."""
     most = sys.maxsize if everything else _MOST_SINGLE
     meaning = {
@@ -161,7 +157,7 @@ def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything:
         Outcome.WORSE: "is WORSE somewhere",
         Outcome.UNKNOWN: "is undecided",
     }[summary.verdict]
-    lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {meaning}"]
+    lines = [f"{summary.profile} against {baseline}: {summary.verdict}: {meaning}"]
     undecided = [verdict for verdict in summary.undecided if verdict not in summary.regressions]
     for word, verdicts in (
         ("worse", _worst(summary.regressions)),
@@ -195,22 +191,6 @@ def _told(verdict: Verdict, names: Names) -> str:
         return f"{where}: {verdict.reason}"
     failed = f", failed {counted(verdict.failed_candidate, 'time')}" if verdict.failed_candidate else ""
     return f"{where} {verdict.gain_percent:+.1f} %{failed}"
-
-
-def search_table(ranking: Sequence[Ranked], width: int = _COLUMNS) -> str:
-    """Return the best candidates of a search, by what was seen of them on the way."""
-    rows = [
-        (str(place), candidate.label, _seen(candidate), str(candidate.pairs))
-        for place, candidate in enumerate(ranking[:_SHOWN], start=1)
-    ]
-    more = f"\n(and {len(ranking) - _SHOWN} more)" if len(ranking) > _SHOWN else ""
-    return fitted([("", "CANDIDATE", "SEEN", "PAIRS"), *rows], width, 1) + more
-
-
-def _seen(candidate: Ranked) -> str:
-    if candidate.failed:
-        return "failed"
-    return "-" if candidate.gain_percent is None else f"{candidate.gain_percent:+.1f} %"
 
 
 def trials_table(trials: Sequence[Trial], width: int = _COLUMNS) -> str:

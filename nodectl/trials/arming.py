@@ -21,14 +21,14 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
+from nodectl.model.trial import OWN
 from nodectl.payload.common import frames
 from nodectl.probes.base import Note
 from nodectl.provision.events import ProvisionRun, TaskEvent
 from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.trials.settings import given
+from nodectl.trials.settings import TUNING, plain
 
 RENEW_S = 10.0
 # a guard looks twice a second; on a host that is at its limit it may come late
@@ -194,23 +194,22 @@ class TrialPlaybooks:
         }
         return self._run("trial_arm", hosts, variables, purpose)
 
-    def put_on(self, hosts: Sequence[Host], side: Side) -> PlaybookRun:
-        """Put the side's settings on by tune.yml, and verify them; its Python is the one that a guard takes away."""
-        with given(side, hosts) as (variables, inventories):
-            variables["ansible_python_interpreter"] = f"{TRIALS}/{self.trial}/python3"
-            return self._run("trial_on", hosts, variables, side.label, inventories)
+    def put_on(self, hosts: Sequence[Host], profile: str) -> PlaybookRun:
+        """Put a tuning profile on by tune.yml, and verify it; its Python is the one that a guard takes away."""
+        variables = {"ansible_python_interpreter": f"{TRIALS}/{self.trial}/python3"}
+        if profile != OWN:
+            variables[TUNING] = plain(profile)
+        return self._run("trial_on", hosts, variables, profile)
 
     def take_off(self, hosts: Sequence[Host], purpose: str) -> PlaybookRun:
         """Former values back, looked at, and the guards ended."""
         return self._run("trial_off", hosts, {}, purpose)
 
-    def _run(
-        self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str, more: Sequence[str] = ()
-    ) -> PlaybookRun:
+    def _run(self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str) -> PlaybookRun:
         identity = {"run": self.trial, "by": operator(), "nodectl": __version__}
         request = ProvisionRequest(
             playbook,
-            (*self.sources, *more),
+            self.sources,
             limit=",".join(host.name for host in hosts),
             forks=max(1, min(self.forks, len(hosts))),
             access=self.access,
@@ -280,16 +279,16 @@ class Armed:
     # those that were asked to arm: also one of which no answer came may hold a guard
     _asked: tuple[Host, ...] = ()
 
-    def put_on(self, side: Side) -> tuple[Finding, ...]:
-        """Put the side's settings on all hosts that are armed still; a finding for each on which it failed."""
+    def put_on(self, profile: str) -> tuple[Finding, ...]:
+        """Put a tuning profile on all hosts that are armed still; a finding for each on which it failed."""
         self.leases.beat(self.hosts)
         gone = {**self.leases.silent(), **self.leases.lost()}
         findings = [
-            trial_finding(name, Status.FAILED, side.label, f"nothing was changed: {why}") for name, why in gone.items()
+            trial_finding(name, Status.FAILED, profile, f"nothing was changed: {why}") for name, why in gone.items()
         ]
         left = [host for host in self.hosts if host.name not in gone]
         if left:
-            findings += self.playbooks.put_on(left, side).findings
+            findings += self.playbooks.put_on(left, profile).findings
         return tuple(findings)
 
     def lost(self) -> Mapping[str, str]:

@@ -82,10 +82,10 @@ def _bytes(size_log2: float) -> int:
 
 
 def judged(
-    series: Sequence[Series], judge_by: str = SPEED, *, together: bool = False
+    series: Sequence[Series], judge_by: str = SPEED
 ) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
     """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
-    verdicts = judge_all(series, together=together)
+    verdicts = judge_all(series)
     profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
     summaries = tuple(
         summarise(name, [verdict for verdict in verdicts if verdict.profile == name], judge_by) for name in profiles

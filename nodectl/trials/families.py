@@ -25,10 +25,10 @@ _NEVER = 2
 _NO_PAIR = Pair(1.0, 1.0)
 
 
-def judge_all(many: Sequence[Series], seed: int = 0, *, together: bool = False) -> tuple[Verdict, ...]:
-    """Return the verdicts on the series of a trial, in their order; `together`: the candidates are one family."""
+def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
+    """Return the verdicts on the series of a trial, in their order."""
     verdicts = [judge(series, seed) for series in many]
-    families = _families(many, together=together)
+    families = _families(many)
     for places in families:
         for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):
             verdicts[place] = verdict
@@ -36,12 +36,12 @@ def judge_all(many: Sequence[Series], seed: int = 0, *, together: bool = False) 
     return tuple(replace(verdict, fails_more=place in failing) for place, verdict in enumerate(verdicts))
 
 
-def _families(many: Sequence[Series], *, together: bool) -> list[list[int]]:
-    """Return the places of what leads, and of what is single, of each candidate or of all together."""
+def _families(many: Sequence[Series]) -> list[list[int]]:
+    """Return the places of what leads, and of what is single, of each candidate."""
     means = {series.kind for series in many if series.is_mean}
     return _grouped(
         range(len(many)),
-        lambda at: ("" if together else many[at].profile, not many[at].is_mean and many[at].kind in means),
+        lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means),
     )
 
 

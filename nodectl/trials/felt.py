@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodectl.model.trial import Side, Trial
+from nodectl.model.trial import OWN, Trial
 from nodectl.probes.registry import declarations
 from nodectl.profiles import SETTINGS
 from nodectl.profiles.resolve import load_profile
@@ -18,18 +18,15 @@ _NCCL = "nccl"
 Setting = tuple[str, str]
 
 
-def settings_of(side: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
-    """Return what a side's profile and overrides set; of `own` only the overrides are known."""
-    document: dict[str, Any] = {}
-    if side.profile is not None:
-        document = load_profile("tuning", side.profile, folders).model_dump(exclude_unset=True, mode="json")
-    settings = {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
-    for group in SETTINGS:
-        settings |= {(group, str(key)): value for key, value in (side.overrides or {}).get(group, {}).items()}
-    return settings
+def settings_of(profile: str, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
+    """Return what a profile sets; nothing for `own`."""
+    if profile == OWN:
+        return {}
+    document = load_profile("tuning", profile, folders).model_dump(exclude_unset=True, mode="json")
+    return {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
 
 
-def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
+def tried(baseline: str, candidate: str, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
     """Return what the candidate sets otherwise than the baseline; None where it leaves alone what the baseline sets."""
     before, after = settings_of(baseline, folders), settings_of(candidate, folders)
     changed = {setting: value for setting, value in after.items() if before.get(setting) != value}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -11,10 +11,8 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Series, Trial
-from nodectl.trials.course import Fresh, ranking
 from nodectl.trials.crossover import judged
 from nodectl.trials.series import Taken, series_of
-from nodectl.trials.sides import varied_by
 from nodectl.trials.store import save
 
 _UNDER_WAY = "it was under way when this was written: nodectl was ended, or is still measuring"
@@ -22,16 +20,11 @@ _UNDER_WAY = "it was under way when this was written: nodectl was ended, or is s
 
 @dataclass(slots=True)
 class Ledger:
-    """`head` is what was known before the first turn; `taken` has the turns of each candidate, by its number.
-
-    A `search` judges the `fresh` pairs of its best alone: what made a candidate the best says nothing of it.
-    """
+    """`head` is what was known before the first turn; `taken` has the turns of each candidate, by its number."""
 
     head: Trial
-    search: bool = False
     findings: list[Finding] = field(default_factory=list)
     taken: dict[int, list[Taken]] = field(default_factory=dict)
-    fresh: Fresh | None = None
 
     def keep(self) -> None:
         """Put what there is on disk."""
@@ -40,7 +33,7 @@ class Ledger:
     def close(self, reason: str) -> Trial:
         """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
-        verdicts, summaries, crossings = judged(trial.series, trial.judge_by, together=trial.by_size)
+        verdicts, summaries, crossings = judged(trial.series, trial.judge_by)
         trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
         self._save(trial)
         return replace(trial, findings=tuple(self.findings))
@@ -61,25 +54,15 @@ class Ledger:
             complete=complete,
             reason=reason,
             series=self._series(),
-            search=ranking(self.head.candidates, self.taken, self.varied, self.head.judge_by) if self.search else (),
             findings=tuple(self.findings),
             conditions=self._conditions(),
         )
 
-    @property
-    def varied(self) -> frozenset[str]:
-        """The conditions of measurements that the trial changes itself."""
-        return varied_by((self.head.baseline, *self.head.candidates))
-
     def _series(self) -> tuple[Series, ...]:
-        taken: Mapping[int, Sequence[Taken]] = self.taken
-        if self.search:
-            taken = dict([self.fresh] if self.fresh else [])
-        against = self.head.baseline.label
         return tuple(
             series
-            for number, turns in sorted(taken.items())
-            for series in series_of(self.head.candidates[number - 1].label, against, turns, self.varied)
+            for number, turns in sorted(self.taken.items())
+            for series in series_of(self.head.candidates[number - 1], self.head.baseline, turns)
         )
 
     def _conditions(self) -> tuple[Mapping[str, object], ...]:
@@ -87,12 +70,12 @@ class Ledger:
         first: dict[tuple[str, str], Measurement] = {}
         for number, turns in sorted(self.taken.items()):
             for taken in turns:
-                side = self.head.candidates[number - 1] if taken.turn.candidate else self.head.baseline
+                profile = self.head.candidates[number - 1] if taken.turn.candidate else self.head.baseline
                 for measurement in taken.measurements:
-                    first.setdefault((side.label, identity_of(measurement).label), measurement)
+                    first.setdefault((profile, identity_of(measurement).label), measurement)
         return tuple(
-            {"profile": label, "what": what, "conditions": dict(measurement.conditions)}
-            for (label, what), measurement in first.items()
+            {"profile": profile, "what": what, "conditions": dict(measurement.conditions)}
+            for (profile, what), measurement in first.items()
         )
 
 

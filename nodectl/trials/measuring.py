@@ -1,4 +1,4 @@
-"""Measurements of a turn: the chosen probes, short, one after the other, as the side is to be run."""
+"""Measurements of a turn: the chosen probes, short, one after the other."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from nodectl.articles.programs import WorkloadOptions
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
 from nodectl.probes.base import Amount, Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
-from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
-from nodectl.trials.space import flag_words
 from nodectl.trials.verdict import MIN_PAIRS
 
 TRAINING = "training"
@@ -53,22 +49,22 @@ class Measuring:
     def _losses(self) -> dict[str, Loss]:
         return self.transport.lost if isinstance(self.transport, Watched) else {}
 
-    def __call__(self, side: Side) -> ProbeResult:
-        """Run every probe once as the side is to be run; all measurements and findings."""
+    def __call__(self) -> ProbeResult:
+        """Run every probe once; all measurements and findings."""
         result = ProbeResult()
         for probe in self.probes:
             if not self._losses():
-                result += self._one(probe, side)
+                result += self._one(probe)
         return result
 
-    def warm_up(self, side: Side) -> ProbeResult:
+    def warm_up(self) -> ProbeResult:
         """Run every probe once before the first turn, so that what is slow only the first time is over.
 
         Probes that measure nothing here are left out of the trial, and `dropped` says why.
         """
         kept, result = [], ProbeResult()
         for probe in self.probes:
-            probed = self._one(probe, side)
+            probed = self._one(probe)
             result += probed
             if probed.measurements:
                 kept.append(probe)
@@ -80,15 +76,8 @@ class Measuring:
         self.probes = kept
         return result
 
-    def _one(self, probe: AnyProbe, side: Side) -> ProbeResult:
-        options = in_a_trial(probe, self.asked)
-        options = replace(options, interface=side.run_with.get("interface", options.interface))
-        if isinstance(options, WorkloadOptions):
-            options = replace(options, arguments=flag_words(side.run_with))
-        hosts = self.hosts
-        if probe.has_ranks and side.run_with.get("rank_order") == "fabric":
-            hosts = in_rank_order(self.hosts, None)
-        result = probe.run(self.transport, hosts, options, silent)
+    def _one(self, probe: AnyProbe) -> ProbeResult:
+        result = probe.run(self.transport, self.hosts, in_a_trial(probe, self.asked), silent)
         losses = self._losses()
         if losses:
             result = said_once(probe.name, result, losses, self._said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from nodectl import __version__
 from nodectl.common.files import replace_file
 from nodectl.common.spelling import meant
 from nodectl.errors import NodectlError, UsageError
-from nodectl.model.trial import Series, Side, Trial
+from nodectl.model.trial import OWN, Series, Trial
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
@@ -24,16 +24,14 @@ from nodectl.trials.verdict import SPEED, summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
 SCHEMA = "nodectl.evidence/1"
-# the variable of the role nccl_env
-TUNER = "nccl_env_tuner"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A tuning that was tried: a profile by name, or overrides; `hosts` maps each host to the overrides it has.
+    """A profile that was tried; `hosts` maps each host to the overrides it has.
 
-    `over` is the profile over which overrides were tried, where it is not each host's own; `run_with` is what no host
-    holds: how the launcher is to be told; `unmeasured` was tried, and no probe of the trial can feel it.
+    `overrides` is the part of it that was measured, over the baseline, if a probe of the trial can feel only a part;
+    `unmeasured` is the rest.
     """
 
     profile: str
@@ -43,12 +41,8 @@ class Proposal:
     series: tuple[Series, ...] = ()
     overrides: Mapping[str, Any] | None = None
     group: str = ""
-    over: str | None = None
-    run_with: Mapping[str, str] = field(default_factory=dict)
     unmeasured: tuple[Setting, ...] = ()
     judge_by: str = SPEED
-    # lines of NCCL's tuner plug-in, by size
-    tuner: tuple[str, ...] = ()
 
 
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
@@ -99,8 +93,6 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "profile": proposal.profile,
         "baseline": proposal.baseline,
         "overrides": proposal.overrides,
-        "over": proposal.over,
-        "run_with": dict(proposal.run_with),
         "unmeasured": as_overrides(dict.fromkeys(proposal.unmeasured)),
         "hosts": list(proposal.hosts),
         "judge_by": proposal.judge_by,
@@ -138,9 +130,8 @@ class _NoAliases(yaml.SafeDumper):
 def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]:
     if proposal.overrides is None:
         return {TUNING: proposal.profile}
-    over = {TUNING: proposal.over} if proposal.over else {}
-    tuner = {TUNER: [*proposal.tuner]} if proposal.tuner else {}
-    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides), **tuner}
+    over = {} if proposal.baseline == OWN else {TUNING: proposal.baseline}
+    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
 
 
 def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +142,6 @@ def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 def _head(proposal: Proposal, beside: str) -> str:
     lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
     lines += [f"# better: {_where(verdict)}" for verdict in proposal.verdicts if verdict.verdict is Outcome.BETTER]
-    lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
     if proposal.unmeasured:
         lines.append(f"# not in here, for nothing in the trial can feel it: {named(proposal.unmeasured)}")
     lines += [f"# WORSE: {_where(verdict)}" for verdict in proposal.verdicts if verdict.is_regression]
@@ -196,58 +186,44 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Seq
 
     Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
     """
-    side = _candidate(trial, profile) if profile else _winner(trial)
+    candidate = _candidate(trial, profile) if profile else _winner(trial)
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
-    if side.run_with and not side.overrides:
-        run_with = ", ".join(f"{key} {value}" for key, value in side.run_with.items())
-        raise NodectlError(f"nothing of it is set on a host: {run_with}", "run jobs so; see `nodectl launch --help`")
-    settings = tried(trial.baseline, side, folders)
+    settings = tried(trial.baseline, candidate, folders)
     unmeasured = unfelt_in(trial, settings)
     if settings and len(unmeasured) == len(settings):
         what = f"{named(unmeasured)}: nothing in the trial can feel it"
-        raise NodectlError(f"nothing of {side.label} was measured: {what}", "try it with probes that do: --probes nccl")
-    if unmeasured:
-        side = _without(side, trial.baseline, settings, unmeasured)
-    by_profile = side.overrides is None
+        raise NodectlError(f"nothing of {candidate} was measured: {what}", "try it with probes that do: --probes nccl")
+    measured = {setting: value for setting, value in settings.items() if setting not in unmeasured}
     return Proposal(
-        profile=side.profile or side.label if by_profile else side.label,
-        baseline=trial.baseline.label,
+        profile=candidate,
+        baseline=trial.baseline,
         hosts=trial.hosts,
-        verdicts=tuple(verdict for verdict in trial.verdicts if verdict.profile == side.label),
-        series=tuple(series for series in trial.series if series.profile == side.label),
-        overrides=side.overrides,
+        verdicts=tuple(verdict for verdict in trial.verdicts if verdict.profile == candidate),
+        series=tuple(series for series in trial.series if series.profile == candidate),
+        overrides=as_overrides(measured) if unmeasured else None,
         group=group,
-        over=None if by_profile else side.profile,
-        run_with=side.run_with,
         unmeasured=tuple(unmeasured),
         judge_by=trial.judge_by,
     )
 
 
-def _without(side: Side, baseline: Side, settings: Mapping[Setting, Any], unmeasured: Sequence[Setting]) -> Side:
-    """Return the side as what it changes of the baseline, less what nothing felt."""
-    kept = {setting: value for setting, value in settings.items() if setting not in unmeasured}
-    return replace(side, profile=baseline.profile, overrides=as_overrides(kept))
-
-
-def _candidate(trial: Trial, profile: str) -> Side:
-    for candidate in trial.candidates:
-        if candidate.label == profile:
-            return candidate
-    labels = [candidate.label for candidate in trial.candidates]
+def _candidate(trial: Trial, profile: str) -> str:
+    if profile in trial.candidates:
+        return profile
     raise UsageError(
-        f"the trial {trial.id} had no candidate {profile!r}", f"{meant(profile, labels)}one of: {', '.join(labels)}"
+        f"the trial {trial.id} had no candidate {profile!r}",
+        f"{meant(profile, trial.candidates)}one of: {', '.join(trial.candidates)}",
     )
 
 
-def _winner(trial: Trial) -> Side:
+def _winner(trial: Trial) -> str:
     wins = [summary.profile for summary in trial.summaries if summary.verdict is Outcome.BETTER]
     if len(wins) > 1:
-        raise UsageError(f"several are better than {trial.baseline.label}: {', '.join(wins)}", "choose with --profile")
+        raise UsageError(f"several are better than {trial.baseline}: {', '.join(wins)}", "choose with --profile")
     if wins:
-        return _candidate(trial, wins[0])
+        return wins[0]
     judged = [summary.profile for summary in trial.summaries]
     if len(judged) == 1:  # why it is not proposed is said by what looks at its verdicts
-        return _candidate(trial, judged[0])
-    raise NodectlError(f"nothing is better than {trial.baseline.label}", "there is nothing to propose")
+        return judged[0]
+    raise NodectlError(f"nothing is better than {trial.baseline}", "there is nothing to propose")

@@ -7,18 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Side, Trial
+from nodectl.model.trial import Trial
 from nodectl.probes.base import Note
-from nodectl.trials.course import Course, Ending
+from nodectl.trials.course import Course
 from nodectl.trials.felt import Setting, named, unfelt
 from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring, refuse_too_short
-from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import JOULE, decides
 
@@ -36,9 +34,7 @@ class TrialInterrupt(KeyboardInterrupt):
 
 @dataclass(slots=True)
 class TrialRun:
-    """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's.
-
-    `settings` is what the candidates change.
+    """One trial; `head` says what is tried, where and how; `settings` is what the candidates change.
 
     Inside the block of `arm` the hosts put their former values back by themselves once nobody asks for them any more.
     """
@@ -49,14 +45,13 @@ class TrialRun:
     note: Note
     clock: Callable[[], float]
     ends_at: float | None = None
-    search: bool = False
     settings: Sequence[Setting] = ()
     _ledger: Ledger = field(init=False)
     _turn_s: float = 0.0
     _arming_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self._ledger = Ledger(self.head, self.search)
+        self._ledger = Ledger(self.head)
 
     def run(self) -> Trial:
         """Run the trial and return it as it is kept; its findings say what could not be done."""
@@ -79,7 +74,7 @@ class TrialRun:
     def _warm_up(self) -> None:
         """Measure once with what is on the hosts, so that nothing is changed where something cannot be measured."""
         started = self.clock()
-        warm = self.measuring.warm_up(Side(OWN))
+        warm = self.measuring.warm_up()
         self._turn_s = self.clock() - started
         self._ledger.findings += self.measuring.dropped
         self._ledger.head = replace(self.head, probes=self.measuring.names, started=now())
@@ -92,15 +87,9 @@ class TrialRun:
                 else "give --probes that measure a rate or a time",
             )
         self._note_unfelt({measurement.conditions.get("backend") for measurement in warm.measurements})
-        candidates = len(self.head.candidates)
-        turns = 2 * self.head.pairs * candidates
-        if self.search:
-            self.note(
-                f"a turn takes {time_text(self._turn_s)}, without the settings; {counted(candidates, 'candidate')}"
-            )
-        else:
-            all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
-            self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
+        turns = 2 * self.head.pairs * len(self.head.candidates)
+        all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
+        self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
 
     def _note_unfelt(self, backends: set[object]) -> None:
         """Say before anything is changed of what the trial will say nothing."""
@@ -112,7 +101,7 @@ class TrialRun:
     def _refuse_too_short(self) -> None:
         left_s = self._left_s()
         if left_s is not None:
-            refuse_too_short(left_s, self._turn_s, 1 if self.search else len(self.head.candidates))
+            refuse_too_short(left_s, self._turn_s, len(self.head.candidates))
 
     def _armed_turns(self) -> str:
         """Return why it ended early, empty where it did not."""
@@ -138,9 +127,9 @@ class TrialRun:
             clock=self.clock,
         )
         head, ledger = self.head, self._ledger
-        course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken, ledger.varied, head.judge_by)
+        course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken)
         try:
-            ending = self._search(course) if self.search else course.interleave(head.pairs, self._has_time)
+            ending = course.interleave(head.pairs, self._has_time)
         except TrialEndError as end:
             return str(end)
         finally:
@@ -149,13 +138,6 @@ class TrialRun:
             trimmed = f"to fit the budget: {ending.trimmed}"
             ledger.findings.append(Finding("", "tune trial", Status.WARNING, "budget", actual=trimmed))
         return ending.reason
-
-    def _search(self, course: Course) -> Ending:
-        budget_s = self._left_s()
-        if budget_s is None:
-            raise UsageError("a search needs a budget", "give --budget 20m")
-        self._ledger.fresh, ending = course.search(self.head.pairs, budget_s)
-        return ending
 
     def _has_time(self, seconds: float) -> bool:
         left_s = self._left_s()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 
 from nodectl.ledger.history.store import Identity, identity_of
@@ -39,17 +39,16 @@ def schedule(pairs: int) -> Iterator[Turn]:
         yield Turn(pair, candidate=pair % 2 == 0)
 
 
-def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Collection[str] = ()) -> tuple[Series, ...]:
+def series_of(profile: str, baseline: str, taken: Sequence[Taken]) -> tuple[Series, ...]:
     """Return a series for each thing that was measured, in the order in which they were first seen.
 
-    `varied` are conditions that the trial itself changes: they do not part a series. Where more than two paths (or
-    hosts) are measured alike, their geometric mean is a series of its own, before theirs.
+    Where more than two paths (or hosts) are measured alike, their geometric mean is a series of its own, before theirs.
     """
     values: dict[Identity, dict[Turn, float]] = defaultdict(dict)
     for turn_taken in taken:
         for measurement in turn_taken.measurements:
             # what a probe measures again to find a culprit is no part of the pair
-            values[_same(measurement, varied)].setdefault(turn_taken.turn, measurement.value)
+            values[identity_of(measurement)].setdefault(turn_taken.turn, measurement.value)
     turns = [turn_taken.turn for turn_taken in taken]
     groups: dict[tuple[str, str, str, int | None], list[Identity]] = defaultdict(list)
     for identity in values:
@@ -61,13 +60,6 @@ def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Colle
             named = ", ".join(filter(None, [where, subject]))
             series.append(Series(profile, baseline, probe, unit, _pairs(turns, measured), named, size_bytes))
     return tuple(series)
-
-
-def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
-    """Return its identity without the conditions that the trial changes, and whatever the order of ranks."""
-    conditions = {key: value for key, value in measurement.conditions.items() if key not in varied}
-    hosts = measurement.hosts if measurement.direction else tuple(sorted(measurement.hosts))
-    return identity_of(replace(measurement, hosts=hosts, conditions=conditions))
 
 
 def _together(

@@ -102,7 +102,7 @@ def read(path: Path, *, anew: bool = True) -> Trial:
             return replace(trial, summaries=tuple(short))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
-    verdicts, summaries, crossings = judged(series, trial.judge_by, together=trial.by_size)
+    verdicts, summaries, crossings = judged(series, trial.judge_by)
     return replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
 
 

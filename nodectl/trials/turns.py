@@ -12,7 +12,6 @@ from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeResult
 
 _Key = tuple[str, str, str, str, Status]
@@ -75,16 +74,15 @@ class TrialEndError(Exception):
 class Turns:
     """The hosts of a trial; `on` is the number of the side whose settings they have, where that is certain."""
 
-    put_on: Callable[[Side], tuple[Finding, ...]]
+    put_on: Callable[[str], tuple[Finding, ...]]
     lost: Callable[[], Mapping[str, str]]
-    measure: Callable[[Side], ProbeResult]
+    measure: Callable[[], ProbeResult]
     note: Note
     clock: Callable[[], float]
     collected: TurnFindings = field(default_factory=TurnFindings)
     on: int | None = None
     # the seconds of each change of settings
     changes_s: list[float] = field(default_factory=list)
-    _side: Side | None = None
     _silent: int = 0
     _why: str = ""
     _refused: dict[int, int] = field(default_factory=dict)
@@ -94,14 +92,14 @@ class Turns:
         """Return whether its settings could not be put on more than once, or nothing was ever measured with them."""
         return self._refused.get(number, 0) >= _REFUSALS
 
-    def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:
-        """Measure with the settings of a side; nothing where that failed, TrialEndError where all ends."""
+    def take(self, number: int, profile: str, what: str) -> tuple[Measurement, ...]:
+        """Measure with a profile on; nothing where that failed, TrialEndError where all ends."""
         self._end_if_lost()
-        is_on = self._is_on(number, side)
-        measurements = self._measured(side) if is_on else ()
+        is_on = self._is_on(number, profile)
+        measurements = self._measured(profile) if is_on else ()
         # before it counts: a host that went away in the middle has measured nothing that can be compared
         self._end_if_lost()
-        self.note(f"{what}, {side.label}: {_brief(measurements) or f'nothing measured: {self._why}'}")
+        self.note(f"{what}, {profile}: {_brief(measurements) or f'nothing measured: {self._why}'}")
         self._silent = 0 if measurements else self._silent + 1
         if measurements:
             self._worked.add(number)
@@ -111,23 +109,20 @@ class Turns:
             raise TrialEndError(f"nothing could be measured in {_SILENT} turns one after the other")
         return measurements
 
-    def _is_on(self, number: int, side: Side) -> bool:
+    def _is_on(self, number: int, profile: str) -> bool:
         if self.on == number:
-            return True
-        if self.on is not None and self._side is not None and _differ_in_the_launch_alone(self._side, side):
-            self.on, self._side = number, side
             return True
         # whatever becomes of it, what was on before is not to be relied on
         self.on = None
         for _ in range(_TRIES):
             began = self.clock()
-            findings = self.put_on(side)
+            findings = self.put_on(profile)
             self.changes_s.append(self.clock() - began)
-            self.collected.add_settings(side.label, findings)
+            self.collected.add_settings(profile, findings)
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
-                self.on, self._side = number, side
-                self.collected.mark_settled(side.label)
+                self.on = number
+                self.collected.mark_settled(profile)
                 return True
             self._why = _first(bad)
             if any(finding.status is Status.FAILED for finding in bad) or self.lost():
@@ -135,9 +130,9 @@ class Turns:
         self._refused[number] = self._refused.get(number, 0) + 1
         return False
 
-    def _measured(self, side: Side) -> tuple[Measurement, ...]:
-        result = self.measure(side)
-        self.collected.add_measured(side.label, result.findings)
+    def _measured(self, profile: str) -> tuple[Measurement, ...]:
+        result = self.measure()
+        self.collected.add_measured(profile, result.findings)
         self._why = _first(result.findings)
         return result.measurements
 
@@ -146,12 +141,6 @@ class Turns:
         if lost:
             reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
             raise TrialEndError(f"lost in the middle of the trial: {reasons}")
-
-
-def _differ_in_the_launch_alone(one: Side, other: Side) -> bool:
-    """Return whether the hosts hold the other's settings as well; a side against itself is put on all the same."""
-    same = (one.profile, one.overrides or {}) == (other.profile, other.overrides or {})
-    return same and one.run_with != other.run_with
 
 
 def _brief(measurements: tuple[Measurement, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Which option of a training means something with which: one table, by which programs refuse and searches leave out."""
+"""Which option of a training means something with which: one table, by which programs refuse."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
 
 
 def _add_opposites(parser: argparse.ArgumentParser) -> None:
-    """Let all that a search may vary be said both ways, --x and --no-x, of which the last counts."""
+    """Add --no-x to --x for each tunable switch, and --x to --no-x; the last one counts."""
     for action in list(parser._actions):  # argparse has no other list of them
         if action.dest not in TUNABLE or action.nargs != 0:
             continue

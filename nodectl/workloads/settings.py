@@ -22,7 +22,7 @@ _NOT_THE_COURSE = (
 )
 # what rounds otherwise, and else changes nothing that is learned
 ROUNDING = ("fused", "compile", "bucket_mb")
-# what a search for speed may vary: how the same samples are learned from, not what is learned
+# how the same samples are learned from, not what is learned: a preset's choice can be taken back
 TUNABLE = (
     *("batch", "accumulation", "precision", "fused", "parallel", "offload", "recompute", "compile"),
     *("workers", "pin_memory", "prefetch", "bucket_mb", "bucket_view", "static_graph"),

@@ -153,7 +153,6 @@ def _write_files(work: Path, home: Path, lab: LabFolder) -> None:
     shutil.copy(FIXTURES / "trials" / "better.json", work / "series.json")
     (work / "plain.log").write_text(log(summary(2.4), summary(2.5)))
     (work / "tuned.log").write_text(log(summary(1.6), summary(1.7)))
-    (work / "space.yml").write_text("sysctl: {net.ipv4.tcp_rmem: [null, 4096 131072 67108864]}\n")
 
 
 def _as_ini(inventory: dict[str, dict[str, dict[str, dict[str, dict[str, dict[str, object]]]]]]) -> str:

@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     """A state folder with two trials; as the environment for the command line."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     store.save(trial(WON))
-    store.save(trial(LOST, series=(gaining(-30, profile="big"),)))
+    store.save(trial(LOST, series=(gaining(-30, profile="article-20g"),)))
     return {"XDG_STATE_HOME": str(tmp_path / "state")}
 
 
@@ -74,49 +74,42 @@ def test_list_and_show(nodectl: Cli, state: Mapping[str, str]) -> None:
     assert (status, document["id"], document["trials"][0]["verdict"]) == (0, LOST, "worse")
     assert "slow" in told  # its findings
     shown = nodectl("tune", "show", WON, env=state).stdout
-    assert shown.splitlines()[-1] == "big against own: better: is better, and nowhere worse"
+    assert shown.splitlines()[-1] == "article-20g against own: better: is better, and nowhere worse"
     assert ask(nodectl, state, "show", "nosuch")[0] == 2
 
 
 def test_what_won_is_written_and_what_lost_is_not(nodectl: Cli, state: Mapping[str, str], tmp_path: Path) -> None:
     path = tmp_path / "won.yml"
     status, document, _ = ask(nodectl, state, "propose", WON, "--write", str(path))
-    assert (status, document["proposal"], document["profile"]) == (0, str(path), "big")
+    assert (status, document["proposal"], document["profile"]) == (0, str(path), "article-20g")
     assert set(yaml.safe_load(path.read_text())["all"]["hosts"]) == {"a", "b"}
     assert json.loads(Path(document["evidence"]).read_text())["trials"][0]["verdict"] == "better"
     status, _, told = ask(nodectl, state, "propose", LOST, "--write", str(tmp_path / "lost.yml"))
-    assert status == 1 and "big is not better than own" in told
+    assert status == 1 and "article-20g is not better than own" in told
     assert not (tmp_path / "lost.yml").exists()
 
 
 INVENTORY = "[gpus]\na ansible_host=192.0.2.1\nb ansible_host=192.0.2.2\n[gpus:vars]\nnodectl_stack=cu128\n"
-# a bare Tree makes every other collective fail with that stack's NCCL
-SPACE = "nccl: {NCCL_ALGO: [Tree]}\nallow_debug_variables: true\n"
 
 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ((), "tune trial needs either profiles to compare"),
+        (("--profiles", "stock"), "--profiles needs a baseline and a candidate"),
         (("--profiles", "stock,nosuch"), "no tuning profile 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "nosuch"), "no probe 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "", "--no-training"), "nothing to measure"),
         (("--profiles", "stock,roce"), "there is no terminal to ask on: nothing was changed"),
         (("--profiles", "stock,roce", "--", "--batch", "4"), "'--batch' is no option of a trial"),
-        (("--space", "SPACE"), "no candidate of the space is possible: NCCL_ALGO=Tree on a"),
     ],
 )
 def test_refused_before_any_host_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], told: str
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    inventory, space = tmp_path / "hosts.ini", tmp_path / "space.yml"
+    inventory = tmp_path / "hosts.ini"
     inventory.write_text(INVENTORY)
-    space.write_text(SPACE)
-    (tmp_path / "options.yml").write_text("training: {compress: [null, bf16]}\n")
-    places = {"SPACE": str(space), "OPTIONS": str(tmp_path / "options.yml")}
-    given = [places.get(each, each) for each in args]
-    done = CliRunner().invoke(cli, ["-i", str(inventory), "tune", "trial", *given])
+    done = CliRunner().invoke(cli, ["-i", str(inventory), "tune", "trial", *args])
     assert isinstance(done.exception, UsageError), done.output
     assert told in done.exception.message
     assert done.exception.exit_status == 2

@@ -11,12 +11,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from nodectl.model.trial import Side
 from nodectl.trials.propose import proposal_of, propose
 from tests.conftest import Cli, LabUnderTest
 from tests.privilege.logins import TYPED, WAYS, Watcher, Way, files_with_password, logins_on, write_passwords
@@ -134,8 +133,8 @@ def test_root_or_a_reason(fleet: Fleet, way: Way, strategy: str, monkeypatch: py
 @pytest.mark.parametrize("way", _named("p-none", "p-ask typed", "p-ask vault", "p-noisy"), ids=lambda way: way.name)
 def test_what_becomes_root_does_all_of_it_or_nothing(fleet: Fleet, way: Way, tmp_path: Path) -> None:
     won = tmp_path / "won.yml"
-    side = Side("big", None, {"sysctl": {"net.ipv4.tcp_wmem": _WMEM}})
-    propose(proposal_of(trial(candidates=(side,), hosts={host: {} for host in fleet.lab.hosts}), None), won)
+    proposal = proposal_of(trial(hosts={host: {} for host in fleet.lab.hosts}), None)
+    propose(replace(proposal, overrides={"sysctl": {"net.ipv4.tcp_wmem": _WMEM}}), won)
     before = fleet.changed()
     assert _WMEM not in before and _LIMITS not in before
     for argv, there, gone in (

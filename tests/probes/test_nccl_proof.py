@@ -7,9 +7,8 @@ import pytest
 
 from nodectl.common.units import MIB
 from nodectl.model.status import Status
-from nodectl.payload.probes.nccl.log import reduced
 from nodectl.probes.nccl.fleet import Route
-from nodectl.probes.nccl.proof import choice, conditions, host_log_of, judged, sockets_judged
+from nodectl.probes.nccl.proof import choice, host_log_of, judged, sockets_judged
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
@@ -58,21 +57,6 @@ def test_what_is_said(lines: list[str], route: Route, expected: list[tuple[Statu
 def test_a_rail_is_judged_by_its_own_adapter() -> None:
     assert told(log(IB, BOTH[1]), RDMA, adapter="mlx5_1") == []
     assert told(log(IB, BOTH[1]), RDMA, adapter="mlx5_0")[0] == (Status.FAILED, "adapters")
-
-
-# the second as the example of 2.30.7 says it, built and asked without a GPU; the others by NCCL's source
-TUNED = log(
-    "NCCL_TUNER_PLUGIN set by environment to example",
-    "TUNER/ExamplePlugin: Applied config for collType=allreduce, bytes=65536, pipeOps=1, regBuff=0: algo=tree, "
-    "proto=ll, channels=default (nodes=2, ranks=16)",
-    "TUNER/Plugin: Using Example (v6)",
-)
-
-
-def test_a_tuner_plug_in_that_is_set_is_used() -> None:
-    assert told([*log(IB, *BOTH), *reduced(TUNED)], RDMA) == []
-    assert conditions([host_log_of("a", TUNED)])["tuned"] == ["allreduce 65536 B tree/ll"]
-    assert told([*log(IB, *BOTH), TUNED[0]], RDMA) == [(Status.FAILED, "tuner plug-in")]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from nodectl.errors import ProfileError
 from nodectl.health.host import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
 from nodectl.profiles.host import hardware_of, of_host, of_variables
 from nodectl.profiles.role_values import PROFILES, TUNING, refuse_repeated
 from nodectl.trials.sides import refuse_impossible
@@ -85,7 +84,7 @@ def test_what_cannot_be_is_refused_by_all_with_one_reason(variables: dict[str, o
         ("profiles", Status.UNKNOWN, refused.value.message)
     ]
     with pytest.raises(ProfileError) as of_trial:
-        refuse_impossible(Side("own"), [wrong], ())
+        refuse_impossible("own", [wrong], ())
     assert of_trial.value.message == f"own on a: {refused.value.message}"
 
 

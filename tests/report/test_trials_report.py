@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.model.trial import Ranked, Side, Trial
+from nodectl.model.trial import Trial
 from nodectl.model.verdict import Crossover
 from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
 from nodectl.trials.crossover import judged
@@ -26,8 +26,8 @@ def trial(**changes: Any) -> Trial:
         "inventory": ("hosts.yml",),
         "limit": None,
         "hosts": {"b": {}, "a": {}},
-        "baseline": Side("stock", "stock"),
-        "candidates": (Side("candidate", "candidate"),),
+        "baseline": "stock",
+        "candidates": ("candidate",),
         "probes": ("nccl",),
         "pairs": 10,
         "options": {},
@@ -87,23 +87,6 @@ def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
 def test_a_crossover_in_words() -> None:
     found = Crossover("tree", "ring", 300_000, (1 << 17, 1 << 19), "nccl", "all_reduce")
     assert crossover_line(found, Names()) == "nccl all_reduce: tree below 293 KiB, ring above (128 KiB to 512 KiB)"
-
-
-def test_a_search_shows_its_best_and_how_many_more() -> None:
-    found = tuple(Ranked(f"c{n}", 3, None if n == 8 else 50.0 - n, failed=n == 9) for n in range(12))
-    text = trial_text(trial(search=found))
-    assert "+50.0 %" in text and "c9" in text and "c10" not in text
-    assert "(and 2 more)" in text
-    seen = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.split()[1:2] in (["c8"], ["c9"])}
-    # a pair that was not finished is no failure
-    assert seen == {"c8": "-", "c9": "failed"}
-
-
-def test_a_search_that_found_nothing_says_so() -> None:
-    found = (Ranked("c0", 3, -5.0),)
-    told = "no candidate that was tried is better than stock"
-    assert trial_text(trial(search=found, series=())).splitlines()[-1] == told
-    assert told not in trial_text(trial(search=found, series=(), complete=False))
 
 
 def test_a_line_for_each_trial() -> None:

@@ -19,7 +19,7 @@ from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.model.trial import Pair, Ranked, Series, Side, Trial
+from nodectl.model.trial import Pair, Series, Trial
 from nodectl.model.verdict import Crossover, Summary, Verdict
 from nodectl.model.verdict import Outcome as Judged
 from nodectl.probes.base import ProbeResult
@@ -66,10 +66,10 @@ def _accept() -> dict[str, Any]:
 
 def _trial() -> dict[str, Any]:
     whole = Trial(
-        "1", "t", "u", True, "", "0", ("hosts.yml",), None, {"a": {"x": 1}}, Side("stock", "stock"),
-        (Side("b", None, {"nccl": {}}, {"interface": "eth1"}),), ("tcp",), 10, {"duration": 2},
+        "1", "t", "u", True, "", "0", ("hosts.yml",), None, {"a": {"x": 1}}, "stock", ("b",),
+        ("tcp",), 10, {"duration": 2},
         (Series("b", "stock", "tcp", "Gbit/s", (Pair(1.0, None), Pair(1.0, 2.0, True))),), (VERDICT,),
-        (Summary("b", Judged.BETTER, (VERDICT,)),), (Crossover("a", "b", 1024, (512, 2048)),), (Ranked("b", 1, None),),
+        (Summary("b", Judged.BETTER, (VERDICT,)),), (Crossover("a", "b", 1024, (512, 2048)),),
         (FINDING,), ({"streams": 1},),
     )  # fmt: skip
     return trial_store.document_of(whole)

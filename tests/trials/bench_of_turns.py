@@ -12,7 +12,6 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
 from nodectl.probes.base import ProbeResult
 
 HOSTS = (Host("a", "192.0.2.1", 22, "root"), Host("b", "192.0.2.2", 22, "root"))
@@ -20,7 +19,7 @@ HOSTS = (Host("a", "192.0.2.1", 22, "root"), Host("b", "192.0.2.2", 22, "root"))
 
 @dataclass
 class PaperFleet:
-    """`speeds` maps a side's label to its speed; `events` is what happened, in order."""
+    """`speeds` maps a profile to its speed; `events` is what happened, in order."""
 
     speeds: Mapping[str, float]
     noise: float = 0.005
@@ -42,12 +41,12 @@ class PaperFleet:
     def clock(self) -> float:
         return self.now_s
 
-    def put_on(self, side: Side) -> tuple[Finding, ...]:
+    def put_on(self, profile: str) -> tuple[Finding, ...]:
         self.now_s += self.put_s
-        self.events.append(f"put {side.label}")
-        if side.label in self.broken:
-            return (Finding("b", "trial", Status.FAILED, side.label, actual="kernel_settings: no such key"),)
-        self.on = side.label
+        self.events.append(f"put {profile}")
+        if profile in self.broken:
+            return (Finding("b", "trial", Status.FAILED, profile, actual="kernel_settings: no such key"),)
+        self.on = profile
         return ()
 
     def lost(self) -> dict[str, str]:
@@ -65,10 +64,6 @@ class PaperFleet:
         value = self.speeds[self.on] * (1 + self.chance.gauss(0, self.noise))
         given = {"streams": 1, "duration_s": 2}
         return ProbeResult((Measurement("tcp", ("a", "b"), value, "Gbit/s", "a -> b", conditions=given),))
-
-    def measure(self, side: Side) -> ProbeResult:
-        """What a turn does, where no probe is between."""
-        return self.probe(side)
 
     @contextmanager
     def arm(self) -> Iterator[Any]:

@@ -6,16 +6,14 @@ from typing import Any
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Ranked, Side, Trial
+from nodectl.model.trial import Trial
 from nodectl.trials.crossover import judged
 from tests.trials.trials import gaining
-
-RMEM = {"sysctl": {"net.ipv4.tcp_rmem": "4096 131072 16777216"}}
 
 
 def trial(name: str = "20261121T120000Z-ab12", **changes: Any) -> Trial:
     """A trial of one candidate (30 % faster) with something of everything in it."""
-    series = changes.pop("series", (gaining(30, profile="big"),))
+    series = changes.pop("series", (gaining(30, profile="article-20g"),))
     verdicts, summaries, crossings = judged(series)
     given: dict[str, Any] = {
         "id": name,
@@ -27,8 +25,8 @@ def trial(name: str = "20261121T120000Z-ab12", **changes: Any) -> Trial:
         "inventory": ("hosts.yml",),
         "limit": "gpus",
         "hosts": {"a": {"nic": {"mtu": 9000}}, "b": {}},
-        "baseline": Side("own"),
-        "candidates": (Side("big", None, RMEM, {"interface": "eth1"}),),
+        "baseline": "own",
+        "candidates": ("article-20g",),
         "probes": ("tcp",),
         "pairs": 10,
         "options": {"duration_s": 2.0},
@@ -36,7 +34,6 @@ def trial(name: str = "20261121T120000Z-ab12", **changes: Any) -> Trial:
         "verdicts": verdicts,
         "summaries": summaries,
         "crossovers": crossings,
-        "search": (Ranked("big", 3, 30.0), Ranked("x", 0, None, failed=True)),
         "findings": (Finding("a", "trial", Status.WARNING, actual="slow", hosts=("a",), kind="host"),),
         "conditions": ({"profile": "own", "what": "tcp", "conditions": {"streams": 1}},),
     }

@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.model.trial import Side
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.felt import tried
 from nodectl.trials.propose import proposal_of, propose
 from tests.trials.saved_trial import trial
 from tests.trials.trials import gaining
 
-ARTICLE = Side("article-20g", "article-20g")
-STOCK = Side("stock", "stock")
 GLOO = ({"profile": "stock", "what": "nccl", "conditions": {"backend": "gloo"}},)
 NCCL = ({"profile": "stock", "what": "nccl", "conditions": {"backend": "nccl"}},)
 
@@ -22,7 +19,7 @@ NCCL = ({"profile": "stock", "what": "nccl", "conditions": {"backend": "nccl"}},
 def proposed(path: Path, **changes: Any) -> str:
     """The inventory that is proposed of the article's tuning against stock."""
     series = (gaining(30, profile="article-20g"),)
-    proposal = proposal_of(trial(baseline=STOCK, candidates=(ARTICLE,), series=series, **changes), None)
+    proposal = proposal_of(trial(baseline="stock", series=series, **changes), None)
     propose(proposal, path)
     return path.read_text()
 
@@ -47,7 +44,7 @@ def test_a_profile_of_which_all_was_measured_is_proposed_by_its_name(tmp_path: P
 
 
 def test_what_a_candidate_changes_is_also_what_it_leaves_alone() -> None:
-    settings = tried(ARTICLE, Side("stock", "stock", {"gpu": {"persistence": True}}))
+    settings = tried("article-20g", "roce")
     assert settings["sysctl", "net.core.rmem_max"] is None
-    assert settings["gpu", "persistence"] is True
-    assert tried(ARTICLE, ARTICLE) == {}
+    assert settings["nccl", "NCCL_IB_TC"]["value"] == "104"
+    assert tried("article-20g", "article-20g") == {}

@@ -12,10 +12,8 @@ from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
 from nodectl.probes.registry import declarations
 from nodectl.report.trials import verdicts_table
-from nodectl.trials.course import ranking
 from nodectl.trials.crossover import judged
 from nodectl.trials.propose import Proposal, propose
-from nodectl.trials.series import Taken, Turn
 from nodectl.trials.verdict import JOULE, SPEED
 from tests.trials.trials import gaining
 
@@ -52,22 +50,6 @@ def test_a_faster_one_that_draws_more_is_kept_by_speed() -> None:
 
 def test_without_joules_nothing_is_decided_by_them() -> None:
     assert judged((of(10, "tokens/s"),), JOULE)[1][0].verdict is Outcome.UNKNOWN
-
-
-def test_a_search_ranks_by_what_decides() -> None:
-    from nodectl.model.measurement import Measurement
-    from nodectl.model.trial import Side
-
-    def turn(candidate: bool, rate: float, joules: float) -> Taken:
-        figures = ((rate, "tokens/s"), (joules, "J/token"))
-        rows = (Measurement("workload", ("gpu01",), value, unit, "", None, None, {}) for value, unit in figures)
-        return Taken(Turn(0, candidate), tuple(rows))
-
-    taken = {1: [turn(False, 100, 4), turn(True, 90, 2)]}
-    sides = [Side("300 W")]
-    assert (
-        (ranking(sides, taken, ())[0].gain_percent or 0) < 0 < (ranking(sides, taken, (), JOULE)[0].gain_percent or 0)
-    )
 
 
 def test_less_of_it_is_better_wherever_it_is_measured() -> None:

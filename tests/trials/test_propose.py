@@ -52,7 +52,8 @@ def test_a_group_where_all_hosts_get_the_same(tmp_path: Path) -> None:
     path = tmp_path / "won.yml"
     propose(proposal(25, group="gpus"), path)
     document = yaml.safe_load(path.read_text())
-    assert document == {"all": {"children": {"gpus": {"vars": {"nodectl_overrides": OVERRIDES}}}}}
+    variables = {"nodectl_tuning": "stock", "nodectl_overrides": OVERRIDES}
+    assert document == {"all": {"children": {"gpus": {"vars": variables}}}}
     propose(proposal(25, group="all"), path)
     fleet = tmp_path / "hosts.ini"
     fleet.write_text("[gpus]\ngpu01\ngpu02\n")

@@ -8,29 +8,28 @@ import pytest
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Ranked, Side
 from nodectl.model.verdict import Outcome
-from nodectl.trials.course import Course, Ending, ranking
+from nodectl.trials.course import Course, Ending
 from nodectl.trials.families import judge_all
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import judge
 from tests.trials.bench_of_turns import PaperFleet
 
-STOCK, FAST, SLOW = Side("stock", "stock"), Side("fast", "fast"), Side("slow", "slow")
+STOCK, FAST, SLOW = "stock", "fast", "slow"
 SPEEDS = {"stock": 10.0, "fast": 12.0, "slow": 8.0, "own": 10.0}
 
 
 def course(fleet: PaperFleet) -> tuple[Turns, dict[int, list[Taken]], list[int]]:
     """The turns over a paper fleet, what was taken, and when it was kept."""
-    return Turns(fleet.put_on, fleet.lost, fleet.measure, fleet.said.append, fleet.clock), {}, []
+    return Turns(fleet.put_on, fleet.lost, fleet.probe, fleet.said.append, fleet.clock), {}, []
 
 
 def interleave(
     turns: Turns,
     taken: dict[int, list[Taken]],
-    baseline: Side,
-    candidates: Sequence[Side],
+    baseline: str,
+    candidates: Sequence[str],
     pairs: int,
     has_time: Callable[[float], bool],
     keep: Callable[[], None] = lambda: None,
@@ -103,9 +102,9 @@ def test_a_host_that_was_not_reached_once_is_asked_again_and_costs_nothing() -> 
     fleet = PaperFleet(SPEEDS)
     away = [Finding("b", "trial", Status.UNKNOWN, "fast", actual="Connection timed out")]
 
-    def put_on(side: Side) -> tuple[Finding, ...]:
-        found = fleet.put_on(side)
-        return (away.pop(),) if side == FAST and away else found
+    def put_on(profile: str) -> tuple[Finding, ...]:
+        found = fleet.put_on(profile)
+        return (away.pop(),) if profile == FAST and away else found
 
     turns, taken, _ = course(fleet)
     turns.put_on = put_on
@@ -125,41 +124,3 @@ def test_a_host_that_is_lost_ends_it_and_its_turn_does_not_count() -> None:
     assert [len(each) for each in taken.values()] == [7]
     (series,) = series_of("fast", "stock", taken[1])
     assert len(series.pairs) == 3
-
-
-SPACE = [Side(f"c{number}") for number in range(12)]
-
-
-def searched(fleet: PaperFleet, budget_s: float, pairs: int = 10) -> tuple[tuple[Ranked, ...], int | None, int, Ending]:
-    turns, taken, _ = course(fleet)
-    best, ending = Course(turns, STOCK, SPACE, lambda: None, taken).search(pairs, budget_s)
-    number, fresh = best or (None, ())
-    assert [row.turn.pair for row in fresh] == sorted(row.turn.pair for row in fresh)
-    # only the fresh pairs of the best are judged, and those were taken A B B A
-    order = [row.turn.candidate for row in fresh]
-    assert all(order[4 * n + 1 : 4 * n + 3] in ([True, True], [False, False]) for n in range(len(order) // 4))
-    assert sum(order) == len(order) // 2
-    return ranking(SPACE, taken, ()), number, len(fresh), ending
-
-
-def speeds(of: Callable[[int], float]) -> dict[str, float]:
-    return {"stock": 10.0, **{side.label: of(number) for number, side in enumerate(SPACE)}}
-
-
-@pytest.mark.parametrize("best", [0, 5, 11])
-def test_the_win_is_found_within_the_budget(best: int) -> None:
-    fleet = PaperFleet(speeds(lambda number: 30.0 if number == best else 10.0), noise=0.03)
-    ranks, number, final, ending = searched(fleet, budget_s=600)
-    assert (number, final, ending) == (best + 1, 20, Ending())
-    assert fleet.now_s <= 600
-    first = ranks[0]
-    assert first.label == f"c{best}"
-    assert first.gain_percent == pytest.approx(200, rel=0.1)
-
-
-def test_a_budget_too_small_for_all_says_who_was_not_tried() -> None:
-    fleet = PaperFleet(speeds(lambda _: 12.0))
-    _, number, final, ending = searched(fleet, budget_s=150)
-    assert fleet.now_s <= 150
-    assert (number is not None, final, ending.reason) == (True, 20, "")
-    assert "of 12 candidates were not tried" in ending.trimmed

@@ -1,4 +1,4 @@
-"""What a turn asks of the probes: short, in the order of ranks and over the interface that the side names."""
+"""What a turn asks of the probes: short, and over the interface that is named."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
 from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short
 
-# the switches put a and c together, the inventory does not
-HOSTS = [
-    Host(name, "192.0.2.1", 22, "root", variables={"nodectl_switch": switch})
-    for name, switch in (("a", "leaf1"), ("b", "leaf2"), ("c", "leaf1"), ("d", "leaf2"))
-]
+HOSTS = [Host(name, "192.0.2.1", 22, "root") for name in "abcd"]
 
 
 @dataclass
@@ -48,23 +43,17 @@ def measuring(*probes: Asked, **options: Any) -> Measuring:
 
 def test_short_unless_told_otherwise() -> None:
     tcp, nccl = Asked("tcp"), Asked("nccl")
-    measuring(tcp, nccl)(Side("stock"))
+    measuring(tcp, nccl)()
     assert tcp.calls == [("abcd", 2.0, 1, None)]
     assert nccl.calls == [("abcd", 0.1, 3, None)]
-    measuring(tcp, duration_s=7.0, repetitions=4)(Side("stock"))
+    measuring(tcp, duration_s=7.0, repetitions=4)()
     assert tcp.calls[-1] == ("abcd", 7.0, 4, None)
 
 
-def test_ranks_and_interface_as_the_side_says() -> None:
-    tcp, nccl, training = Asked("tcp"), Asked("nccl"), Asked(TRAINING)
-    turn = measuring(tcp, nccl, training, interface="eth0")
-    turn(Side("x", run_with={"rank_order": "fabric", "interface": "eth1"}))
-    assert nccl.calls[-1][0] == training.calls[-1][0] == "acbd"
-    # pairs have no ranks, and would be other pairs
-    assert tcp.calls[-1][0] == "abcd"
-    assert [each.calls[-1][3] for each in (tcp, nccl, training)] == ["eth1"] * 3
-    turn(Side("y", run_with={"rank_order": "inventory"}))
-    assert (nccl.calls[-1][0], nccl.calls[-1][3]) == ("abcd", "eth0")
+def test_all_measure_over_the_interface_that_is_named() -> None:
+    probes = [Asked(name) for name in ("tcp", "nccl", TRAINING)]
+    measuring(*probes, interface="eth1")()
+    assert [each.calls[-1][3] for each in probes] == ["eth1"] * 3
 
 
 def test_a_budget_that_cannot_hold_is_known_by_what_the_probes_declare() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from nodectl.cli.tune.trial import _show_interrupted
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Side, Trial
+from nodectl.model.trial import Trial
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.lost import Loss, Watched
 from nodectl.probes.registry import declarations
-from nodectl.trials import store
 from nodectl.trials.measuring import TRAINING, Measuring
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.store import find, read
@@ -37,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nodectl" / "trials"
 
 
-def head(*candidates: Side, pairs: int = 5) -> Trial:
+def head(*candidates: str, pairs: int = 5) -> Trial:
     return Trial(
         id="20261121T120000Z-ab12",
         started="2026-11-21T12:00:00+00:00",
@@ -48,8 +46,8 @@ def head(*candidates: Side, pairs: int = 5) -> Trial:
         inventory=("hosts.yml",),
         limit=None,
         hosts={"a": {"nic": {"mtu": 9000}}, "b": {}},
-        baseline=Side("stock", "stock"),
-        candidates=candidates or (Side("fast", "fast"),),
+        baseline="stock",
+        candidates=candidates or ("fast",),
         probes=("tcp",),
         pairs=pairs,
         options={"duration_s": 2},
@@ -80,7 +78,7 @@ def test_warmed_up_before_it_is_armed_and_put_back_at_the_end() -> None:
 
 
 def test_what_is_kept_is_what_is_shown(state: Path) -> None:
-    found = run_of(PaperFleet(SPEEDS), head(Side("fast", "fast"), Side("slow", "slow"))).run()
+    found = run_of(PaperFleet(SPEEDS), head("fast", "slow")).run()
     path = state / f"{found.id}.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert read(path) == found == find(found.id) == find("20261121T12")
@@ -192,23 +190,6 @@ def test_a_budget_cuts_pairs_and_keeps_time_for_the_way_back() -> None:
     assert fleet.now_s <= 200 - 2 * fleet.put_s
     # fewer pairs than were wished for are a verdict all the same
     assert (found.complete, failed(found)) == (True, 0)
-
-
-def spaces(speed: Callable[[int], float], count: int = 9) -> tuple[dict[str, float], tuple[Side, ...]]:
-    sides = tuple(Side(f"c{number}", None, {"sysctl": {"net.core.somaxconn": number}}) for number in range(count))
-    return {**SPEEDS, **{side.label: speed(number) for number, side in enumerate(sides)}}, sides
-
-
-def test_a_search_judges_the_fresh_pairs_of_the_best_alone() -> None:
-    speeds, sides = spaces(lambda number: 30.0 if number == 6 else 10.0)
-    fleet = PaperFleet(speeds)
-    trial = replace(head(*sides, pairs=10), baseline=Side("own"))
-    found = run_of(fleet, trial, ends_at=600.0, search=True).run()
-    assert (found.complete, failed(found)) == (True, 0)
-    assert [(each.profile, each.verdict, each.pairs) for each in found.verdicts] == [("c6", Outcome.BETTER, 10)]
-    assert found.search[0].label == "c6"
-    assert len(found.search) == 9
-    assert read(store.folder() / f"{found.id}.json") == found
 
 
 @pytest.mark.parametrize(("turn", "said"), [(1, "lost before anything was changed"), (4, "lost in the middle")])

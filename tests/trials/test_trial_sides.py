@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.errors import ProfileError
+from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
-from nodectl.model.trial import Side
-from nodectl.trials.sides import (
-    OWN,
-    overruled,
-    refuse_impossible,
-    side_of,
-    sides_of_profiles,
-)
+from nodectl.model.trial import OWN
+from nodectl.trials.sides import overruled, refuse_impossible, sides_of
 
 VARIABLES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
 
@@ -25,53 +19,46 @@ def host(name: str = "a", **more: object) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("names", "baseline", "against", "candidates"),
+    ("names", "baseline", "candidates"),
     [
-        ("stock,article-20g", None, "stock", ["article-20g"]),
-        ("stock,article-20g,roce", None, "stock", ["article-20g", "roce"]),
-        ("article-20g", "stock", "stock", ["article-20g"]),
-        ("article-20g,stock", "stock", "stock", ["article-20g"]),
-        # a profile against itself, in each way that can be said
-        ("stock,stock", None, "stock", ["stock"]),
-        ("stock", "stock", "stock", ["stock"]),
-        ("roce,roce", "stock", "stock", ["roce"]),
-        (" stock , roce ", None, "stock", ["roce"]),
+        ("stock,article-20g", "stock", ["article-20g"]),
+        ("stock,article-20g,roce", "stock", ["article-20g", "roce"]),
+        ("article-20g,stock,stock", "article-20g", ["stock"]),
+        # a profile against itself
+        ("stock,stock", "stock", ["stock"]),
+        (" stock , roce ", "stock", ["roce"]),
+        ("own,roce", "own", ["roce"]),
     ],
 )
-def test_of_profiles(names: str, baseline: str | None, against: str, candidates: list[str]) -> None:
-    first, others = sides_of_profiles(names.split(","), baseline)
-    assert (first.label, first.profile) == (against, against)
-    assert [each.label for each in others] == candidates
+def test_the_first_is_the_baseline(names: str, baseline: str, candidates: list[str]) -> None:
+    assert sides_of(names.split(",")) == (baseline, tuple(candidates))
 
 
-@pytest.mark.parametrize(
-    ("side", "told"),
-    [
-        (Side("nosuch", "nosuch"), "nosuch on a: there is no tuning profile 'nosuch'"),
-        (Side("x", None, {"sysctl": {"tcp_rmem": 1}}), "x on a: "),
-        (Side("x", None, {"gpu": {"power_limit_w": 300}}), "a CUDA stack"),
-        (Side("x", None, {"nccl": {"NCCL_ALGO": "Ring"}}), "allow_debug_variables"),
-    ],
-)
-def test_what_a_host_cannot_have(side: Side, told: str) -> None:
-    with pytest.raises(ProfileError) as refused:
-        refuse_impossible(side, [host()], ())
-    assert told in refused.value.message
+@pytest.mark.parametrize("names", ["", "stock", " , ", "stock,own"])
+def test_a_trial_needs_a_baseline_and_a_candidate(names: str) -> None:
+    with pytest.raises(UsageError):
+        sides_of(names.split(","))
+
+
+def test_what_a_host_cannot_have(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="nosuch on a: there is no tuning profile 'nosuch'"):
+        refuse_impossible("nosuch", [host()], ())
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "mine.yml").write_text(
+        "description: mine\nnccl:\n  NCCL_ALGO: {value: Ring, why: because}\n"
+    )
+    with pytest.raises(ProfileError, match="allow_debug_variables"):
+        refuse_impossible("mine", [host()], [tmp_path])
 
 
 def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path) -> None:
     pins = host(nodectl_nccl_env={"NCCL_IB_TIMEOUT": 20})
-    other = Side("x", "article-20g", {"nccl": {"NCCL_IB_TIMEOUT": 22}})
-    with pytest.raises(ProfileError, match="x on a: NCCL_IB_TIMEOUT cannot be tried: nodectl_nccl_env sets it there"):
-        refuse_impossible(other, [pins], ())
-    refuse_impossible(other, [host()], ())
-    refuse_impossible(Side("x", "article-20g", {"nccl": {"NCCL_IB_TIMEOUT": 20}}), [pins], ())
     (tmp_path / "tuning").mkdir()
     (tmp_path / "tuning" / "mine.yml").write_text(
         "description: mine\nnccl:\n  NCCL_IB_TIMEOUT: {value: 22, why: because}\n"
     )
-    refuse_impossible(Side("mine", "mine"), [pins], [tmp_path])
-    assert overruled(Side("mine", "mine"), [pins, host("b")], [tmp_path]) == [
+    refuse_impossible("mine", [pins], [tmp_path])
+    assert overruled("mine", [pins, host("b")], [tmp_path]) == [
         "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
     ]
-    assert overruled(side_of(OWN), [pins], [tmp_path]) == []
+    assert overruled(OWN, [pins], [tmp_path]) == []

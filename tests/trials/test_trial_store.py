@@ -57,7 +57,7 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     [
         (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
         (without("candidates"), "malformed trial: KeyError('candidates')"),
-        (lambda given: given["search"][0].update(colour="red"), "malformed trial"),
+        (lambda given: given["findings"][0].update(colour="red"), "malformed trial"),
     ],
 )
 def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) -> None:

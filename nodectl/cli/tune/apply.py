@@ -31,10 +31,8 @@ from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
 from nodectl.report.findings import finding_document
 from nodectl.trials.applied import Applied, Proposed, last_applied, read_proposal, remember
-from nodectl.trials.bysize import proposal_by_size
 from nodectl.trials.felt import named
 from nodectl.trials.ledger import now
-from nodectl.trials.plugin import refuse_wrong_plugin
 from nodectl.trials.propose import proposal_of
 from nodectl.trials.propose import propose as write
 from nodectl.trials.store import find
@@ -50,9 +48,6 @@ class _Options:
     group: str = option(
         "--group", "Write the values for this group, if all hosts get the same ones.", default="", metavar="GROUP"
     )
-    plugin: str | None = option(
-        "--plugin", "NCCL's tuner plug-in on the hosts, for a trial by size; it is asked first.", metavar="PATH|NAME"
-    )
     allow_regressions: bool = option(
         "--allow-regressions", "Write a candidate that is worse somewhere, too; the file says so."
     )
@@ -64,16 +59,7 @@ class _Options:
 def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     trial = find(asked.trial)
-    if asked.profile if trial.by_size else asked.plugin:
-        kind = "by size" if trial.by_size else "not by size"
-        raise UsageError(f"the trial {trial.id} is {kind}", "--plugin is for one with --by-size, --profile for others")
-    if trial.by_size:
-        proposal = proposal_by_size(trial, asked.group, asked.plugin)
-    else:
-        proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
-    if asked.plugin:
-        hosts = [host for host in app.hosts if host.name in trial.hosts]
-        refuse_wrong_plugin(app.transport, hosts, asked.plugin, proposal.tuner, app.forks)
+    proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
     evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
     document = {
         "proposal": str(asked.path),

@@ -10,12 +10,10 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
-from nodectl.common.units import format_size
 from nodectl.model.trial import Trial
 from nodectl.model.verdict import Outcome
 from nodectl.report.findings import findings_list
 from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
-from nodectl.trials.bysize import best, better
 from nodectl.trials.crossover import crossovers
 from nodectl.trials.families import judge_all
 from nodectl.trials.store import document_of, find, series_in, trials
@@ -74,9 +72,6 @@ def judge(app: App, file: Path, seed: int, everything: bool) -> None:
 def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:
     """Show one trial as the table or the JSON that was asked for, its findings on stderr."""
     app.show("tune-trial", document_of(trial), trial_text(trial, terminal_width(), everything=everything))
-    for win in best(better(trial)) if trial.by_size else ():
-        what = f"{win.collective} {format_size(win.size_bytes)}: {win.verdict.profile}"
-        note(f"won: {what} {win.verdict.gain_percent:+.1f} %")
     if trial.findings:
         note(findings_list(trial.findings, everything=everything))
 
@@ -88,6 +83,6 @@ def _row(trial: Trial) -> dict[str, object]:
         "complete": trial.complete,
         "hosts": sorted(trial.hosts),
         "probes": list(trial.probes),
-        "baseline": trial.baseline.label,
+        "baseline": trial.baseline,
         "summaries": [{"profile": summary.profile, "verdict": summary.verdict} for summary in trial.summaries],
     }

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -16,13 +15,11 @@ import click
 from click.core import ParameterSource
 
 from nodectl import __version__
-from nodectl.checks.kernel.settings import is_held
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, note_not_kept
 from nodectl.cli.options import (
-    EXISTING_FILE,
     WORKLOADS,
     LateHelp,
     OneOf,
@@ -46,9 +43,8 @@ from nodectl.common.process import interruptible
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import HistoryError
-from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Side, Trial
+from nodectl.model.trial import OWN, Trial
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import Sizes
 from nodectl.probes.options import duration as as_seconds
@@ -58,33 +54,17 @@ from nodectl.probes.registry import AnyProbe, chosen, declarations
 from nodectl.probes.rounds import require_two
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import Armed, armed
-from nodectl.trials.bysize import FUNCTIONS, SIZES, refuse_conflict, sides_by_size
-from nodectl.trials.effective import effective, keys_of, meaningful, read_live
 from nodectl.trials.felt import tried
-from nodectl.trials.learning import Learning
 from nodectl.trials.ledger import now
 from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short, trial_defaults
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
-from nodectl.trials.sides import (
-    OWN,
-    kernel_keys,
-    overruled,
-    possible,
-    refuse_impossible,
-    side_of,
-    sides_of_profiles,
-    sides_of_space,
-)
-from nodectl.trials.space import flag_words, read_space
+from nodectl.trials.sides import overruled, refuse_impossible, sides_of
 from nodectl.trials.store import prune
 from nodectl.trials.verdict import JOULE, SPEED
+from nodectl.trials.workload import workload_probe
 
-# candidates of a space that are drawn at most: a budget never has room for more
-_DRAWN = 500
-_BUDGET_S = 1200.0
 _ON_ONE = "memory"
-_LOSS_STEPS = 100
 
 
 def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> Any:
@@ -111,22 +91,14 @@ def _shown(value: object) -> str:
 
 @option_group
 class _Options:
-    profiles: str | None = option(
+    profiles: str = option(
         "--profiles",
-        "Tuning profiles that are compared; the first is the baseline.",
+        f"Tuning profiles: the baseline, or `{OWN}` for what the inventory says, then the candidates.",
+        required=True,
         cls=LateHelp,
         shell_complete=completing.several_of(completing.profiles("tuning")),
         ending=partial(profile_names, "tuning"),
         metavar="NAME[,NAME…]",
-    )
-    by_size: bool = option(
-        "--by-size", "Try NCCL's algorithms, protocols and channels; each collective and size is judged for itself."
-    )
-    space: Path | None = option("--space", "Search the values of this file.", type=EXISTING_FILE)
-    baseline: str | None = option(
-        "--baseline",
-        "Profile that the others are compared with; `own`: what the inventory says of each host.",
-        metavar="NAME",
     )
     probes: str = option(
         "--probes",
@@ -138,12 +110,7 @@ class _Options:
     pairs: int = option(
         "--pairs", "Number of pairs that are measured for each candidate.", type=click.IntRange(5, 1000), default=10
     )
-    budget: float | None = option(
-        "--budget",
-        "Time for the whole trial.  A search takes 20m by default.",
-        type=Read(as_seconds),
-        metavar="SECONDS|20m",
-    )
+    budget: float | None = option("--budget", "Time for the whole trial.", type=Read(as_seconds), metavar="SECONDS|20m")
     duration: float | None = _trial_option(
         "--duration", "Duration of one measurement.", "duration_s", type=Seconds(0.001, 3600)
     )
@@ -169,22 +136,13 @@ class _Options:
         "--streams", "Number of streams at the same time.", "streams", type=click.IntRange(1, 128)
     )
     interface: str | None = option("--interface", "The network to measure.  Default: that of the host's address.")
-    workload: str | None = option(
-        "--workload", "Train this program, too; a space may name its options.", type=OneOf(WORKLOADS)
-    )
+    workload: str | None = option("--workload", "Train this program, too.", type=OneOf(WORKLOADS))
     judge_by: str = option(
         "--judge-by",
         "What decides: speed, or joules a token (a sample); the other one is only shown.",
         type=OneOf([SPEED, JOULE]),
         default=SPEED,
     )
-    loss_steps: int = option(
-        "--loss-steps",
-        "Reject options whose held-out loss after this number of steps is over 1 % worse; 0: none.",
-        type=click.IntRange(0, 10**6),
-        default=_LOSS_STEPS,
-    )
-    seed: int = option("--seed", "Seed with which the candidates of a space are drawn.", default=0)
     arguments: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
 
 
@@ -196,8 +154,6 @@ class _Plan:
     probes: Sequence[AnyProbe]
     given: Mapping[str, object]
     training: bool | None
-    learning: Learning | None
-    search: bool
     ends_at: float | None
 
 
@@ -216,7 +172,7 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     """
     plan = _planned(app, asked, monotonic())
     require_root(app)
-    _ask(app, plan.head, searched=plan.search, yes=yes)
+    _ask(app, plan.head, yes=yes)
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
         with interruptible():
@@ -234,15 +190,13 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
 
 def _planned(app: App, asked: _Options, started: float) -> _Plan:
     """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
-    if asked.by_size:
-        asked = replace(asked, training=bool(asked.training), sizes=asked.sizes or SIZES)
-        asked = replace(asked, collectives=asked.collectives or tuple(FUNCTIONS))
-    against, candidates = _sides(app, asked)
-    learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
+    if asked.arguments and asked.workload is None:
+        raise UsageError(f"{asked.arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
+    baseline, candidates = _sides(app, asked.profiles)
     names, training = asked.probes, asked.training
     if click.get_current_context().get_parameter_source("probes") is ParameterSource.DEFAULT:
-        names = "nccl" if asked.by_size else "" if learning is not None else _ON_ONE if len(app.hosts) == 1 else names
-    training = training if learning is None else bool(training)
+        names = "" if asked.workload else _ON_ONE if len(app.hosts) == 1 else names
+    training = bool(training) if asked.workload else training
     given: dict[str, object] = {
         "duration_s": asked.duration,
         "repetitions": asked.repetitions,
@@ -253,18 +207,16 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
         "collectives": asked.collectives,
         "forks": app.forks,
     }
-    probes, search = _probes(names, training, learning), asked.space is not None
+    probes = _probes(names, training, asked)
     for probe in probes:
         if probe.between_hosts and not probe.has_ranks:
             require_two(app.hosts, probe.name)
-    budget = asked.budget or (_BUDGET_S if search else None)
-    if budget is not None:
+    if asked.budget is not None:
         # not a training that nobody asked for
         certain = [probe for probe in probes if training or probe.name != TRAINING]
-        refuse_too_short(budget, least_turn_s(certain, given), 1 if search else len(candidates))
-    head = _head(app, against, candidates, asked.pairs, probes, given, learning)
-    head = replace(head, options={**head.options, "judge_by": asked.judge_by, "by_size": asked.by_size})
-    return _Plan(head, probes, given, training, learning, search, None if budget is None else started + budget)
+        refuse_too_short(asked.budget, least_turn_s(certain, given), len(candidates))
+    head = _head(app, asked, baseline, candidates, probes, given)
+    return _Plan(head, probes, given, training, None if asked.budget is None else started + asked.budget)
 
 
 def _show_interrupted(app: App, trial: Trial) -> None:
@@ -277,67 +229,22 @@ def _show_interrupted(app: App, trial: Trial) -> None:
     note(f"what was measured is kept: nodectl tune show {trial.id}")
 
 
-def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
-    """Return who is tried against whom; refused where a host cannot have it, before any is asked."""
-    profiles, space = asked.profiles, asked.space
-    if (profiles is not None) + (space is not None) + asked.by_size != 1:
-        raise UsageError(
-            "tune trial needs either profiles to compare (--profiles), a space to search (--space), or --by-size",
-            "give either --profiles stock,NAME, --space FILE or --by-size",
-        )
-    folders = app.profile_dirs
-    if profiles is None:
-        against = side_of(asked.baseline or OWN)
-        refuse_impossible(against, app.hosts, folders)
-        if space is None:
-            refuse_conflict(against, app.hosts, folders)
-            drawn = sides_by_size(asked.collectives or (), against)
-        else:
-            drawn = sides_of_space(read_space(space).in_turn(_DRAWN, asked.seed), against)
-        kept, reasons = possible(drawn, app.hosts, folders)
-        for reason in reasons:
-            note(f"left out: {reason}")
-        return against, tuple(_changing(app, against, kept, asked.arguments) if space else kept)
-    against, candidates = sides_of_profiles(profiles.split(","), asked.baseline)
-    for side in (against, *candidates):
-        refuse_impossible(side, app.hosts, folders)
-        for line in overruled(side, app.hosts, folders):
+def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
+    """Return the baseline and the candidates; refused where a host cannot have one, before any is asked."""
+    baseline, candidates = sides_of(profiles.split(","))
+    for profile in (baseline, *candidates):
+        refuse_impossible(profile, app.hosts, app.profile_dirs)
+        for line in overruled(profile, app.hosts, app.profile_dirs):
             note(line)
-    return against, candidates
+    return baseline, candidates
 
 
-def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[str, ...]) -> list[Side]:
-    """Return those that change something: no value that the hosts keep anyway, no option that does nothing."""
-    live = read_live(app.transport, app.hosts, keys_of(sides), app.forks)
-    kept, reasons = effective(sides, kernel_keys(against, app.hosts, app.profile_dirs), live, is_held)
-    kept, more = meaningful(kept, arguments)
-    for reason in (*reasons, *more):
-        note(reason)
-    if not kept:
-        raise UsageError(
-            "no value of the space would change anything on these hosts", "see what was left out; nothing was changed"
-        )
-    return kept
-
-
-def _learning(
-    candidates: Sequence[Side], workload: str | None, steps: int, arguments: tuple[str, ...]
-) -> Learning | None:
-    """Return the workload that is trained; UsageError for options of a workload where none is named."""
-    if workload is not None:
-        return Learning(workload, arguments, steps, note)
-    if arguments:
-        raise UsageError(f"{arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
-    if any(flag_words(side.run_with) for side in candidates):
-        raise UsageError("the space names options of a workload, but no workload is trained", "give --workload llm")
-    return None
-
-
-def _probes(names: str, training: bool | None, learning: Learning | None) -> list[AnyProbe]:
+def _probes(names: str, training: bool | None, asked: _Options) -> list[AnyProbe]:
     wanted = [*chosen(names)] if names.strip() else []
     if training is not False:
         wanted.append(declarations()[TRAINING])
-    wanted += [learning.probe] if learning else []
+    if asked.workload:
+        wanted.append(workload_probe(asked.workload, asked.arguments))
     if not wanted:
         raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
     return wanted
@@ -345,18 +252,23 @@ def _probes(names: str, training: bool | None, learning: Learning | None) -> lis
 
 def _head(
     app: App,
-    baseline: Side,
-    candidates: Sequence[Side],
-    pairs: int,
+    asked: _Options,
+    baseline: str,
+    candidates: tuple[str, ...],
     probes: Sequence[AnyProbe],
     given: Mapping[str, object],
-    learning: Learning | None,
 ) -> Trial:
     # of those that only one probe has, what it takes by itself
     usual = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
     taken = {name: usual.get(name) if value is None else value for name, value in given.items()}
     kept = ("duration_s", "repetitions", "streams", "pairs", "interface", "collectives")
-    options = {**{name: taken[name] for name in kept}, "sizes_bytes": getattr(taken["sizes"], "bytes", ())}
+    options = {
+        **{name: taken[name] for name in kept},
+        "sizes_bytes": getattr(taken["sizes"], "bytes", ()),
+        "judge_by": asked.judge_by,
+    }
+    if asked.workload:
+        options |= {"workload": asked.workload, "arguments": list(asked.arguments)}
     moment = now()
     return Trial(
         id=new_id(datetime.now(UTC)),
@@ -369,18 +281,16 @@ def _head(
         limit=app.limit,
         hosts={host.name: own_overrides(host) for host in app.hosts},
         baseline=baseline,
-        candidates=tuple(candidates),
+        candidates=candidates,
         probes=tuple(probe.name for probe in probes),
-        pairs=pairs,
-        options=options if learning is None else {**options, **learning.record},
+        pairs=asked.pairs,
+        options=options,
     )
 
 
-def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
-    names = [candidate.label for candidate in head.candidates]
-    what = f"{counted(len(names), 'candidate')} of a space" if searched else ", ".join(names)
+def _ask(app: App, head: Trial, *, yes: bool) -> None:
     lines = [
-        f"{fold(host.name for host in app.hosts)}: {what} against {head.baseline.label}",
+        f"{fold(host.name for host in app.hosts)}: {', '.join(head.candidates)} against {head.baseline}",
         f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
         "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
     ]
@@ -389,7 +299,7 @@ def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
     """Return the trial from the locks to its record; refused where the hosts are not free."""
-    head, learning = plan.head, plan.learning
+    head = plan.head
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end
     with hold(app, "tune trial", force=force, changes=True) as holds, closing(open_transport()) as transport:
@@ -400,17 +310,9 @@ def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
         optional = frozenset(() if plan.training else (TRAINING,))
         measuring = Measuring(watched, app.hosts, plan.probes, plan.given, optional)
         note(f"trial {head.id}")
-        unequal: list[Finding] = []
-        if learning is not None:
-            left_s = partial(_left_s, plan.ends_at)
-            kept, unequal = learning.equal(watched, app.hosts, plan.given, head.candidates, left_s)
-            if not kept:
-                reason = "no candidate reaches the loss that the baseline reaches"
-                return replace(head, reason=reason, findings=tuple(unequal))
-            head = replace(head, candidates=tuple(kept))
         arm = _arm(app, head.id, force=force)
-        trial = TrialRun(head, measuring, arm, note, monotonic, plan.ends_at, plan.search, settings).run()
-    return replace(trial, findings=(*holds.findings, *unequal, *trial.findings))
+        trial = TrialRun(head, measuring, arm, note, monotonic, plan.ends_at, settings).run()
+    return replace(trial, findings=(*holds.findings, *trial.findings))
 
 
 def _arm(app: App, trial: str, *, force: bool) -> Callable[[], AbstractContextManager[Armed]]:
@@ -427,10 +329,6 @@ def _arm(app: App, trial: str, *, force: bool) -> Callable[[], AbstractContextMa
     )
 
 
-def _left_s(ends_at: float | None) -> float | None:
-    return None if ends_at is None else ends_at - monotonic()
-
-
 def _keep(app: App, trial: Trial) -> None:
     """In the history too, where it came to its end."""
     prune()
@@ -440,6 +338,6 @@ def _keep(app: App, trial: Trial) -> None:
         with app.history() as history:
             for summary in trial.summaries:
                 verdicts = [verdict for verdict in trial.verdicts if verdict.profile == summary.profile]
-                history.add_trial(summary, trial.baseline.label, verdicts)
+                history.add_trial(summary, trial.baseline, verdicts)
     except HistoryError as error:
         note_not_kept(error)

@@ -111,8 +111,6 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
         ),
         "transports": sorted({_kind(transport) for paths in paths_of.values() for transport in paths.transports}),
         "channels": common({host: paths.channels for host, paths in paths_of.items()}),
-        "tuner": common({host: paths.tuner for host, paths in paths_of.items()}),
-        "tuned": sorted({choice for paths in paths_of.values() for choice in paths.tuned}),
         "nccl_environment": common({host: dict(paths.environment) for host, paths in paths_of.items()}),
     }
 
@@ -144,10 +142,6 @@ def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -
         actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(paths)}"
         remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
         yield _finding(host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
-    asked = paths.environment.get("NCCL_TUNER_PLUGIN", "none")
-    if asked.lower() != "none" and not paths.tuner:
-        remedy = "is the file there, for this NCCL's version? see NCCL_DEBUG=INFO's lines TUNER/Plugin"
-        yield _finding(host, Status.FAILED, "tuner plug-in", asked, "NCCL does not use it", remedy)
     texts = list(dict.fromkeys(warning.text for warning in host_log.log.warnings))
     for text in texts[:_SHOWN_WARNINGS]:
         yield _finding(host, Status.WARNING, "nccl warning", "", text, "")

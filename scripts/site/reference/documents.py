@@ -21,7 +21,7 @@ from nodectl.model.job import JobState
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.model.trial import Ranked, Series, Side
+from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Verdict
 from nodectl.model.verdict import Outcome as Judged
 from scripts.site.pages import plain, table
@@ -203,14 +203,13 @@ class Trial(TypedDict):
     inventory: list[str]
     limit: str | None
     hosts: dict[str, dict[str, Any]]
-    baseline: Side
-    candidates: list[Side]
+    baseline: str
+    candidates: list[str]
     probes: list[str]
     pairs: int
     options: dict[str, Any]
     series: list[Series]
     crossovers: list[Crossover]
-    search: list[Ranked]
     findings: list[Finding]
     conditions: list[dict[str, Any]]
 

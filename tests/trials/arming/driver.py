@@ -2,7 +2,8 @@
 
     python -m tests.trials.arming.driver INVENTORY LEASE_S [--force] [--limit PATTERN]
 
-Lines on standard input: `on NAME` (one of SETTINGS), `lost`, `end`. A JSON line for each answer on standard output.
+Lines on standard input: `on PROFILE` (`small` is one of this driver), `lost`, `end`.
+A JSON line for each answer on standard output.
 """
 
 from __future__ import annotations
@@ -12,22 +13,23 @@ import signal
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from nodectl.common.documents import new_id
-from nodectl.model.trial import Side
 from nodectl.transport.inventory.read import Inventory
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import armed
 
-_RMEM = {"value": "4096 131072 212992", "never_lower": False}
-SETTINGS = {
-    "article": Side("article", profile="article-20g"),
-    "small": Side("small", profile="article-20g", overrides={"sysctl": {"net.ipv4.tcp_rmem": _RMEM}}),
-    "limit": Side("limit", overrides={"gpu": {"power_limit_w": 300}}),
-    "stock": Side("stock", profile="stock"),
-    "unknown": Side("unknown", profile="no-such-profile"),
-}
+# as article-20g, but for a smaller buffer
+_SMALL = """\
+description: tried
+sysctl:
+  net.core.rmem_max: {value: 16777216, never_lower: true, why: tried}
+  net.core.wmem_max: {value: 16777216, never_lower: true, why: tried}
+  net.ipv4.tcp_rmem: {value: "4096 131072 212992", never_lower: false, why: tried}
+  net.ipv4.tcp_wmem: {value: "4096 65536 16777216", never_lower: true, why: tried}
+"""
 
 
 def say(event: str, **more: Any) -> None:
@@ -38,6 +40,9 @@ def say(event: str, **more: Any) -> None:
 
 def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
     """Until `end`, the end of the input, or an interruption."""
+    profiles = Path(source).parent / "profiles" / "tuning"
+    profiles.mkdir(parents=True, exist_ok=True)
+    (profiles / "small.yml").write_text(_SMALL)
     inventory, transport = Inventory.read([source]), open_transport()
     hosts = inventory.hosts(limit)
     findings: tuple[Any, ...] = ()
@@ -58,7 +63,7 @@ def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
             for line in sys.stdin:
                 word, _, name = line.strip().partition(" ")
                 if word == "on":
-                    say("on", setting=name, findings=[asdict(each) for each in trial.put_on(SETTINGS[name])])
+                    say("on", setting=name, findings=[asdict(each) for each in trial.put_on(name)])
                 elif word == "lost":
                     say("lost", hosts=dict(trial.lost()))
                 elif word == "end":

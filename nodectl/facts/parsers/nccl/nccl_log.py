@@ -198,9 +198,6 @@ _CHANNELS = re.compile(r"(?P<count>\d{1,4}) coll channels")
 _NVLS = re.compile(r"(?P<count>\d{1,4}) nvls channels")
 _GDR_OFF = re.compile(r"GPU Direct RDMA Disabled for (?P<what>(?:GPU|HCA) .{1,160})", re.IGNORECASE)
 _SET = re.compile(r"(?P<name>NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (?P<value>.{0,200}?)\.?\s*$")
-# before 2.28: tuner plugin NAME
-_TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(?P<name>.{1,80}?)(?: \(v\d\))?$")
-_TUNED = re.compile(r"Applied config for collType=(\w{1,30}), bytes=(\d{1,18}), .{0,60}: algo=(\w+), proto=(\w+),")
 _NO_RDMA = re.compile(
     r"NET/IB ?: No device found|Failed to open libibverbs|libibverbs\.so|NET/IB ?: .{0,60}(?:failed|could not)"
     r"|NCCL_IB_DISABLE set by environment to (?!0\b)",
@@ -220,10 +217,7 @@ class NcclNet:
 
 @dataclass(frozen=True, slots=True)
 class NcclPaths:
-    """The channels' ways, each once and in the order of first mention; None where the log does not tell.
-
-    `tuned` is what a tuner plug-in like NCCL's example says that it chose: `allreduce 65536 B tree/ll`.
-    """
+    """The channels' ways, each once and in the order of first mention; None where the log does not tell."""
 
     transports: tuple[str, ...]
     nets: tuple[NcclNet, ...]
@@ -232,8 +226,6 @@ class NcclPaths:
     environment: Mapping[str, str]
     gpu_direct_off: tuple[str, ...]
     no_rdma: tuple[str, ...]
-    tuner: str | None = None
-    tuned: tuple[str, ...] = ()
 
 
 def parse_nccl_paths(text: str) -> NcclPaths:
@@ -257,8 +249,6 @@ class _Paths:
         self.environment: dict[str, str] = {}
         self.gdr_off: dict[str, None] = {}
         self.no_rdma: dict[str, None] = {}
-        self.tuner: str | None = None
-        self.tuned: dict[str, None] = {}
 
     def read(self, message: str) -> None:
         if "via " in message and (via := _VIA_OF_CHANNEL.search(message)):
@@ -275,10 +265,6 @@ class _Paths:
             self.environment[named["name"]] = named["value"]
         if off := _GDR_OFF.search(message):
             self.gdr_off[off["what"].strip()] = None
-        if tuner := _TUNER.search(message):
-            self.tuner = tuner["name"]
-        if tuned := _TUNED.search(message):
-            self.tuned["{} {} B {}/{}".format(*tuned.groups())] = None
         if _NO_RDMA.search(message):
             self.no_rdma[message[:200]] = None
 
@@ -310,6 +296,4 @@ class _Paths:
             environment=self.environment,
             gpu_direct_off=tuple(self.gdr_off),
             no_rdma=tuple(self.no_rdma),
-            tuner=self.tuner,
-            tuned=tuple(self.tuned),
         )

@@ -18,7 +18,7 @@ _CHOSEN = "Bytes -> Algo"
 _MESSAGE = re.compile(r"NCCL (?:INFO|WARN|VERSION|ABORT)\b.*|NCCL version \S+.*")
 _PROVES = re.compile(
     r"NET/|Using network|Bootstrap ?:|NET plugin|\bvia [A-Z]|GPU Direct RDMA|coll channels|Bytes -> Algo"
-    r"|set by environment|libibverbs|NCCL version|NCCL WARN|TUNER/Plugin|Applied config"
+    r"|set by environment|libibverbs|NCCL version|NCCL WARN"
 )
 # of connections only the kind counts, not between whom and on which channel
 _VIA = re.compile(r".*?(?=\[(?:send|receive)\] via |via [A-Z])")
