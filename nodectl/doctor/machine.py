@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import shutil
 import socket
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -79,21 +77,10 @@ _INSTALLERS = (("sudo apt-get", 1), ("sudo dnf", 2), ("sudo yum", 2), ("sudo zyp
 
 
 def installation() -> Iterator[Finding]:
-    """WSL2, Python, the packages that nodectl is built on, its own roles, and which nodectl the shell would start."""
-    yield from _system()
+    """Python, the packages that nodectl is built on, its own roles, and which nodectl the shell would start."""
     yield from _python()
     yield from _roles()
     yield from _on_path()
-
-
-def _system() -> Iterator[Finding]:
-    """Say where Linux is Windows' own, whose drives give everybody every right."""
-    if "microsoft" in platform.release().lower():
-        is_open = Path.cwd().stat().st_mode & stat.S_IWOTH
-        actual = f"WSL2; {Path.cwd()} may be written by everybody, as all of Windows' drives" if is_open else "WSL2"
-        expected = "a folder of Linux's own, where keys and ansible.cfg count"
-        remedy = "keep project and keys below ~, not below /mnt/c"
-        yield here("system", Status.WARNING if is_open else Status.OK, actual, expected=expected, remedy=remedy)
 
 
 def _python() -> Iterator[Finding]:

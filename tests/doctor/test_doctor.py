@@ -178,18 +178,6 @@ def test_another_nodectl_that_the_shell_finds_first(tmp_path: Path, monkeypatch:
     assert found.status is Status.WARNING and str(other) in found.actual and f"rm {other}" in found.remedy
 
 
-@pytest.mark.parametrize(("mode", "status"), [(0o755, Status.OK), (0o777, Status.WARNING)])
-def test_below_windows_a_folder_of_its_drives_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, status: Status
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    tmp_path.chmod(mode)
-    assert list(machine._system()) == []
-    monkeypatch.setattr("platform.release", lambda: "5.15.167.4-microsoft-standard-WSL2")
-    (found,) = machine._system()
-    assert found.status is status and "WSL2" in found.actual
-
-
 def test_a_look_that_breaks_keeps_what_it_found() -> None:
     def look() -> Iterator[Finding]:
         yield Finding(HERE, "first", Status.OK)
