@@ -178,25 +178,6 @@ def claims_document(chosen: Mapping[int, Article]) -> dict[str, object]:
     return {"articles": [{"number": number, **whole.model_dump(mode="json")} for number, whole in chosen.items()]}
 
 
-def claims_lines(chosen: Mapping[int, Article]) -> list[list[object]]:
-    """Return a line for each figure, below the headings."""
-    header = ["article", "claim", "row", "column", "value", "unit", "conditions", "not_told", "measured_by"]
-    lines: list[list[object]] = [list(header)]
-    for number, whole in chosen.items():
-        for figure in _figures_of(number, whole):
-            cells = [
-                figure.article,
-                figure.claim,
-                figure.row,
-                figure.column,
-                figure.value,
-                figure.unit,
-                _pairs(figure.conditions),
-            ]
-            lines.append([*cells, ", ".join(figure.not_told), command(whole, figure)])
-    return lines
-
-
 def claims_text(chosen: Mapping[int, Article], width: int) -> str:
     """Return what each article says, and its figures with the command that measures them."""
     parts = []

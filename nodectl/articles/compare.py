@@ -8,7 +8,7 @@ from itertools import zip_longest
 from statistics import fmean
 
 from nodectl.articles.claims import Figure, figures
-from nodectl.articles.comparing import HEADER, Comparable, Judge, comparable_lines, compared, told_median
+from nodectl.articles.comparing import Comparable, Judge, comparable_lines, compared, told_median
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted
@@ -285,27 +285,6 @@ _CHANGE = ("before", "after", "time_saved_percent", "speed_gained_percent", "mor
 
 def _change_document(change: Change) -> dict[str, object]:
     return {name: getattr(change, name) for name in _CHANGE}
-
-
-def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
-    """Return a line for each row of each section."""
-    lines: list[list[object]] = [["what", "row", "unit", *_CHANGE, "verdict", "missing", *HEADER]]
-    for section in sections:
-        for row in section.rows:
-            changes = [None] * len(_CHANGE) if row.change is None else _change_document(row.change).values()
-            beside = section.beside.get(row.kind.words)
-            theirs = _article_cells(row.kind) if beside is None else beside.cells
-            verdict = row.verdict and str(row.verdict.verdict)
-            lines.append([section.what, row.kind.column, row.kind.unit, *changes, verdict, row.missing, *theirs])
-    return lines
-
-
-def _article_cells(kind: _Kind) -> tuple[object, ...]:
-    """Return the article's cells of a row that was not measured here, or that no article has."""
-    if not kind.in_article:
-        return (None,) * len(HEADER)
-    was = _published(kind.column)["before"]
-    return (was.article, was.value, was.unit, "no", "not measured here")
 
 
 def compare_text(sections: Sequence[Section], width: int) -> str:

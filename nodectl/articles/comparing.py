@@ -20,8 +20,6 @@ from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.table import broken
 
 _SAME = 1e-3
-# columns of a table for other programs, as `cells` fills them
-HEADER = ("article", "article_value", "article_unit", "comparable", "because")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +38,6 @@ class Comparable:
     def text(self) -> str:
         """`yes`, or `no, because …`."""
         return "yes" if self.comparable else f"no, because {'; '.join(self.because)}"
-
-    @property
-    def cells(self) -> tuple[object, ...]:
-        """Return it as the columns of `HEADER`."""
-        figure = self.figure
-        comparable = "yes" if self.comparable else "no"
-        return (figure.article, figure.value, figure.unit, comparable, "; ".join(self.because))
 
     @property
     def document(self) -> dict[str, object]:
@@ -128,8 +119,6 @@ def comparable_lines(cells: Mapping[str, Comparable], width: int) -> list[str]:
 
 # verdicts on series of pairs
 Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
-# columns of a table for other programs, as `cells_of` fills them
-RATIO_HEADER = ("ratio_low", "ratio_high", "ratio_verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +159,6 @@ class Ratio:
         """Return it as plain data for JSON."""
         verdict = "noise" if self.is_noise else str(self.verdict.verdict)
         return {"value": self.value, "interval": self.interval, "verdict": verdict, "why": self.verdict.reason}
-
-
-def cells_of(ratio: Ratio | None) -> list[object]:
-    """Return it as the columns of `RATIO_HEADER`; nothing of what is no ratio."""
-    if ratio is None:
-        return [None] * len(RATIO_HEADER)
-    low, high = ratio.interval or (None, None)
-    return [low, high, ratio.document["verdict"]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,10 @@ from typing import Any
 
 from nodectl.articles.claims import figures
 from nodectl.articles.comparing import (
-    HEADER,
-    RATIO_HEADER,
     Comparable,
     Compared,
     Judge,
     Ratio,
-    cells_of,
     comparable_lines,
     compared,
     ratios,
@@ -267,32 +264,6 @@ def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
         ],
         "findings": [asdict(finding) for finding in result.findings],
     }  # fmt: skip
-
-
-def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[list[object]]:
-    """Return a line for each pool, and one for each speed-up of the article's case."""
-    lines: list[list[object]] = [
-        ["host", "mode", "files", "workers", "value", "unit", "spread", *RATIO_HEADER, *HEADER]
-    ]
-    none = [*cells_of(None), *[None] * len(HEADER)]
-    for measurement in measurements:
-        case = _case(measurement)
-        cells = [
-            measurement.hosts[0],
-            measurement.conditions["mode"],
-            case.files,
-            case.workers,
-            measurement.value,
-            measurement.unit,
-            measurement.spread,
-        ]
-        lines.append([*cells, *none])
-    _, large = article_case()
-    for speedup in speedups(measurements, judge):
-        for beside in speedup.beside:
-            cells = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio.value, "x", None]
-            lines.append([*cells, *cells_of(speedup.ratio), *beside.cells])
-    return lines
 
 
 def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Judge) -> str:

@@ -11,13 +11,10 @@ from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
 from nodectl.articles.comparing import (
-    HEADER,
-    RATIO_HEADER,
     Comparable,
     Compared,
     Judge,
     Ratio,
-    cells_of,
     comparable_lines,
     nearest,
     ratios,
@@ -396,36 +393,6 @@ def _row_document(row: Row) -> dict[str, object]:
         "arguments": list(row.setting.arguments),
         "summaries": list(row.summaries),
     }
-
-
-_LINE = ("name", "devices", "nodes", "parallel", "precision", "batch", "accumulation", "step_ms", "speed_up",
-         "efficiency", "why")  # fmt: skip
-
-
-def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
-    """Return a line for each figure of each row; one for a row that has none."""
-    lines: list[list[object]] = [[*_LINE, *RATIO_HEADER, "column", "value", "unit", *HEADER]]
-    for row in rows:
-        document = _row_document(row)
-        row_cells = [*(document[name] for name in _LINE), *cells_of(row.ratio)]
-        figures = {
-            "rate": (row.rate, row.unit),
-            "memory": (row.memory_gb, "GB"),
-            "gpu_use": (row.gpu_use_percent, "%"),
-            "mfu": (row.mfu_percent, "%"),
-            "data_wait": (row.wait_percent, "%"),
-            "sent": (row.sent_mb, "MB/step"),
-        }
-        beside = dict(row.beside)
-        if "tokens_s" in beside:
-            beside["rate"] = beside.pop("tokens_s")
-        if "speed_up" in beside:
-            figures["speed_up"] = (row.speed_up, "x")
-        for column, (value, unit) in figures.items():
-            if column == "rate" or value is not None:
-                cells = beside[column].cells if column in beside else [None] * len(HEADER)
-                lines.append([*row_cells, column, value, unit or None, *cells])
-    return lines
 
 
 _NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "SPEED-UP", "EFFICIENCY", "ARTICLE")

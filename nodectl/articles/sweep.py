@@ -13,7 +13,6 @@ from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
 from nodectl.articles.comparing import (
-    HEADER,
     Comparable,
     Compared,
     Judge,
@@ -281,20 +280,6 @@ def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, obj
     }
 
 
-def sweep_lines(sweep: Sweep) -> list[list[object]]:
-    """Return a line for each figure measured, with the article's that is nearest."""
-    header = ["rate", "rate_bits", "column", "value", "unit", "spread", *HEADER]
-    lines: list[list[object]] = [list(header)]
-    for row in sweep.rows:
-        cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
-        for name, cell in _beside(row).items():
-            measured = cells[name]
-            if measured is not None:
-                row_cells = [row.link.name, row.link.rate_bits, name, measured.value, measured.unit, measured.spread]
-                lines.append([*row_cells, *cell.cells])
-    return lines
-
-
 def _row_document(row: Row) -> dict[str, object]:
     conditions = row.retrieval.conditions if row.retrieval else {}
     training = {"one_node": row.one_node, "many_nodes": row.many_nodes}
@@ -449,21 +434,6 @@ def retrieval_document(result: ProbeResult) -> dict[str, object]:
         ],
         "findings": [asdict(finding) for finding in result.findings],
     }
-
-
-def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
-    """Return a line for each batch size."""
-    names = ("batch_size", "p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")
-    lines: list[list[object]] = [["hosts", "p50_ms", "spread", *names, *HEADER]]
-    for measurement in measurements:
-        cells = [
-            len(measurement.hosts),
-            measurement.value,
-            measurement.spread,
-            *(measurement.conditions.get(name) for name in names),
-        ]
-        lines.append([*cells, *_retrieval_beside(measurement).cells])
-    return lines
 
 
 def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:

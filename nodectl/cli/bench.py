@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -14,15 +12,14 @@ from typing import TypeVar
 import click
 
 from nodectl.articles import claims as claimed
-from nodectl.articles.claims import article_text, claims_document, claims_lines, claims_text
+from nodectl.articles.claims import article_text, claims_document, claims_text
 from nodectl.articles.compare import compare as compared
-from nodectl.articles.compare import compare_document, compare_lines, compare_text
+from nodectl.articles.compare import compare_document, compare_text
 from nodectl.articles.preprocess import (
     ROWS,
     WORKERS,
     PreprocessOptions,
     preprocess_document,
-    preprocess_lines,
     preprocess_table,
     run_preprocess,
 )
@@ -36,7 +33,6 @@ from nodectl.articles.scaling import (
     plan_for,
     rows_of,
     scaling_document,
-    scaling_lines,
     scaling_table,
     unmeasured,
 )
@@ -45,11 +41,9 @@ from nodectl.articles.sweep import (
     lab_links,
     real_links,
     retrieval_document,
-    retrieval_lines,
     retrieval_table,
     run_sweep,
     sweep_document,
-    sweep_lines,
     sweep_table,
     table_for,
 )
@@ -66,15 +60,13 @@ from nodectl.cli.options import (
     argument,
     option,
     option_group,
-    output_option,
     takes,
 )
-from nodectl.cli.terminal import note, result, terminal_width
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.errors import NodectlError, UsageError
 from nodectl.jobs.follow import Line, follow
 from nodectl.jobs.listing import read_jobs
 from nodectl.lab.spec import parse_rate
-from nodectl.model.finding import Finding
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.options import duration as as_seconds
 from nodectl.probes.options import sizes as as_sizes
@@ -82,9 +74,6 @@ from nodectl.trials.families import judge_all
 
 _Own = TypeVar("_Own", bound="ProbeOptions")
 _MOST_COUNT = 1 << 20
-_CSV = "csv"
-# a table: the names of its columns, then its lines
-Lines = Sequence[Sequence[object]]
 
 
 def read_counts(text: str) -> tuple[int, ...]:
@@ -96,7 +85,6 @@ def read_counts(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, counts)))
 
 
-csv_option = output_option("table", "json", _CSV)
 BUDGET_HELP = "Time for the whole measurement; repetitions are shortened to fit, and what cannot fit is refused."
 
 
@@ -129,37 +117,12 @@ class Measuring:
         )
 
 
-def show(app: App, name: str, document: Mapping[str, object], text: str, lines: Lines) -> None:
-    """Show the result as it was asked for: `lines` are its table for other programs."""
-    if app.output == _CSV:
-        result(as_csv(lines).rstrip("\n"))
-    else:
-        app.show(name, document, text)
-
-
-def finish(
-    app: App, name: str, document: Mapping[str, object], text: str, lines: Lines, findings: Sequence[Finding]
-) -> None:
-    """Show the result, then the findings on stderr; the process ends with their status where that is not 0."""
-    if app.output == _CSV:
-        result(as_csv(lines).rstrip("\n"))
-    conclude(app, name, document, "" if app.output == _CSV else text, findings)
-
-
-def as_csv(lines: Lines) -> str:
-    """Return the table by RFC 4180, but for line ends; a cell that was not measured is empty."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([["" if cell is None else cell for cell in line] for line in lines])
-    return text.getvalue()
-
-
 @click.group()
 def bench() -> None:
     """Measure the articles' tables on these hosts."""
 
 
 @bench.command()
-@csv_option
 @click.argument("article", type=int, required=False)
 @click.pass_obj
 def claims(app: App, article: int | None) -> None:
@@ -170,11 +133,10 @@ def claims(app: App, article: int | None) -> None:
     chosen = dict(claimed.articles()) if article is None else {article: claimed.article(article)}
     width = terminal_width()
     text = claims_text(chosen, width) if article is None else article_text(article, chosen[article], width)
-    show(app, "bench-claims", claims_document(chosen), text, claims_lines(chosen))
+    app.show("bench-claims", claims_document(chosen), text)
 
 
 @bench.command()
-@csv_option
 @click.argument("before")
 @click.argument("after")
 @click.pass_obj
@@ -186,8 +148,7 @@ def compare(app: App, before: str, after: str) -> None:
     repetition; the first of one side is paired with the first of the other, so take them in turns. Five make a verdict.
     """
     sections = compared(_runs(app, before), _runs(app, after), judge_all)
-    text = compare_text(sections, terminal_width())
-    show(app, "bench-compare", compare_document(sections), text, compare_lines(sections))
+    app.show("bench-compare", compare_document(sections), compare_text(sections, terminal_width()))
 
 
 def _runs(app: App, given: str) -> list[Run]:
@@ -259,7 +220,6 @@ class _NetworkSweep:
 @bench.command("network-sweep")
 @takes(_NetworkSweep)
 @include_cordoned_option
-@csv_option
 @click.pass_obj
 def network_sweep(app: App, asked: _NetworkSweep) -> None:
     """Measure training on one node and on all, and retrieval, at each rate of the network.
@@ -274,7 +234,7 @@ def network_sweep(app: App, asked: _NetworkSweep) -> None:
     sweep, scaled = _sweep(app, options, asked.rates or (), table_asked, force=asked.measured.force)
     table = sweep_table(sweep, terminal_width(), judge_all, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
     document = sweep_document(sweep, judge_all, scaled=scaled)
-    finish(app, "bench-network-sweep", document, table, sweep_lines(sweep), sweep.result.findings)
+    conclude(app, "bench-network-sweep", document, table, sweep.result.findings)
 
 
 def _sweep(
@@ -312,7 +272,6 @@ class _Preprocess:
 @bench.command()
 @takes(_Preprocess)
 @include_cordoned_option
-@csv_option
 @click.pass_obj
 def preprocess(app: App, asked: _Preprocess) -> None:
     """Read, fill and one-hot encode Parquet files by pools of several sizes: threads, and processes beside them.
@@ -333,8 +292,7 @@ def preprocess(app: App, asked: _Preprocess) -> None:
             result += run_preprocess(app.transport, app.hosts, options, note)
     keep(app, result, None)
     text = preprocess_table(result.measurements, terminal_width(), judge_all) if result.measurements else ""
-    lines = preprocess_lines(result.measurements, judge_all)
-    finish(app, "bench-preprocess", preprocess_document(result, judge_all), text, lines, result.findings)
+    conclude(app, "bench-preprocess", preprocess_document(result, judge_all), text, result.findings)
 
 
 @option_group
@@ -354,7 +312,6 @@ class _Retrieval:
 @bench.command()
 @takes(_Retrieval)
 @include_cordoned_option
-@csv_option
 @click.pass_obj
 def retrieval(app: App, asked: _Retrieval) -> None:
     """Measure exact top-k over an embedding table of which every host holds a shard: latency and queries per second.
@@ -371,8 +328,7 @@ def retrieval(app: App, asked: _Retrieval) -> None:
             result += run_retrieval(app.transport, app.hosts, options, note, table)
     keep(app, result, None)
     text = retrieval_table(result.measurements, terminal_width()) if result.measurements else ""
-    lines = retrieval_lines(result.measurements)
-    finish(app, "bench-retrieval", retrieval_document(result), text, lines, result.findings)
+    conclude(app, "bench-retrieval", retrieval_document(result), text, result.findings)
 
 
 def _read_names(text: str) -> tuple[str, ...]:
@@ -422,7 +378,6 @@ _ROW_S = 10.0
 @bench.command()
 @takes(_Scaling)
 @include_cordoned_option
-@csv_option
 @click.pass_obj
 def scaling(app: App, asked: _Scaling) -> None:
     """Train a workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
@@ -436,7 +391,6 @@ def scaling(app: App, asked: _Scaling) -> None:
 @bench.command()
 @takes(_Running)
 @include_cordoned_option
-@csv_option
 @click.pass_obj
 def modes(app: App, running: _Running) -> None:
     """Train article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
@@ -474,5 +428,4 @@ def _measure(
     findings = (*holds.findings, *runs.result.findings)
     silent = unmeasured(rows, command, program)
     text = scaling_table(runs, rows, terminal_width(), silent) if rows else ""
-    document = scaling_document(runs, rows)
-    finish(app, command.replace(" ", "-"), document, text, scaling_lines(rows), findings)
+    conclude(app, command.replace(" ", "-"), scaling_document(runs, rows), text, findings)

@@ -255,7 +255,7 @@ force_option = click.option("--force", is_flag=True, help=FORCE_HELP)
 WRITE_HELP = "Write the result into this file, in one step."
 # the forms of a result that every command has, and those that some have
 _COMMON_FORMS = ("table", "json")
-_FORMS = (*_COMMON_FORMS, "csv", "junit", "prometheus")
+_FORMS = (*_COMMON_FORMS, "junit", "prometheus")
 # names → click's settings and the help line
 _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     ("-i", "--inventory"): {

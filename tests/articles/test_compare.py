@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.articles.compare import Section, compare, compare_document, compare_lines, compare_text
+from nodectl.articles.compare import Section, compare, compare_document, compare_text
 from nodectl.articles.runs import Run, read_paths, read_text
 from nodectl.errors import UsageError
 from nodectl.trials.families import judge_all
@@ -154,14 +154,6 @@ def test_the_same_training_has_no_such_line() -> None:
     equal = section.row("equal_loss")
     assert section.differs == () and "to the loss" not in compare_text([section], 200)
     assert equal is not None and equal.change is not None and equal.change.speed_gained_percent == pytest.approx(100)
-
-
-def test_lines_for_other_programs() -> None:
-    header, *lines = compare_lines([compared([summary(2.4)], [summary(1.6, gpu_utilisation=None)])])
-    rows = {line[1]: dict(zip(header, line, strict=True)) for line in lines}
-    assert rows["step"]["article_value"] == 2.4 and rows["step"]["comparable"] == "no"
-    assert rows["gpu_use"]["missing"] == "nvidia-smi did not tell it"
-    assert (rows["gpu_use"]["article_value"], rows["gpu_use"]["because"]) == (75, "not measured here")
 
 
 def measurement(ranks: int, *values: float) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import pytest
 from nodectl.articles.preprocess import (
     PreprocessOptions,
     preprocess_document,
-    preprocess_lines,
     preprocess_table,
     run_preprocess,
 )
@@ -82,8 +81,6 @@ def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "128 threads against 32, 4 files: noise (1.00 to 1.00 x) on node[01-02]" in table
     assert "the article: 3 to 4 times; but 4 files occupy 4 workers of either pool" in table
     assert "node[01-02]: 128 processors, AMD EPYC 7763" in table
-    lines = preprocess_lines(result.measurements, judge_all)
-    assert {len(line) for line in lines} == {len(lines[0])} and len(lines) == 1 + 24 + 4 * 2
 
 
 def test_hosts_of_one_machine_share_the_time_and_do_what_fits_into_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:
         ("--output json health --one-line", "--one-line and --output json exclude each other"),
         ("health --output junit --list", "--list and --output junit exclude each other"),
         ("health --list --one-line", "--one-line and --list exclude each other"),
-        ("--output csv facts", "nodectl facts has no --output csv; its forms are table, json"),
+        ("--output junit facts", "nodectl facts has no --output junit; its forms are table, json"),
         ("--output json sudoers", "nodectl sudoers has no --output json; it prints text"),
         ("jobs --output json logs", "nodectl jobs logs has no --output json; it prints text"),
     ],
