@@ -197,29 +197,29 @@ def takes(kind: type[Any]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(*args: object, **given: Any) -> object:
-            return command(filled(kind, given), *args, **given)
+            return command(_filled(kind, given), *args, **given)
 
-        return cast("_Command", options(*declared_options(kind))(call))
+        return cast("_Command", options(*_declared_options(kind))(call))
 
     return decorate
 
 
-def filled(kind: type[Any], given: dict[str, Any]) -> Any:
+def _filled(kind: type[Any], given: dict[str, Any]) -> Any:
     """Return the options' value; what it takes out of `given` is its fields and those of the groups in it."""
     hints = get_type_hints(kind)
     values = {
-        one.name: given.pop(one.name) if _DECLARED in one.metadata else filled(hints[one.name], given)
+        one.name: given.pop(one.name) if _DECLARED in one.metadata else _filled(hints[one.name], given)
         for one in fields(kind)
     }
     return kind(**values)
 
 
-def declared_options(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
+def _declared_options(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
     """Yield click's decorator for each field of the class and of the groups in it."""
     hints = get_type_hints(kind)
     for one in fields(kind):
         if _DECLARED not in one.metadata:
-            yield from declared_options(hints[one.name])
+            yield from _declared_options(hints[one.name])
             continue
         declare, flags, settings = one.metadata[_DECLARED]
         if one.default is not None:

@@ -113,10 +113,10 @@ def _lacking(digests: Iterable[str], there: frozenset[str]) -> Iterator[str]:
 def _archive(plan: Plan, secret: bytes, files: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
-        add_file(archive, "plan.json", json.dumps(plan.document()).encode())
-        add_file(archive, "secret", secret)
+        _add_file(archive, "plan.json", json.dumps(plan.document()).encode())
+        _add_file(archive, "secret", secret)
         for name, data in files.items():
-            add_file(archive, name, data)
+            _add_file(archive, name, data)
     return buffer.getvalue()
 
 
@@ -127,17 +127,17 @@ def describe_parcels(sent: Sequence[Parcel]) -> str:
     return f"code: {'; '.join(f'{parcel.describe()} of it are new to {fold(parcel.hosts)}' for parcel in sent)}"
 
 
-def add_code(archive: tarfile.TarFile, code: Code) -> None:
+def _add_code(archive: tarfile.TarFile, code: Code) -> None:
     """Add the code's files below `code/`, which is there without any, too: the job runs in it."""
     folder = tarfile.TarInfo("code")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
     archive.addfile(folder)
     for path, place in code.files:
         data, executable = _read_file(code.folder, path)
-        add_file(archive, f"code/{place}", data, 0o700 if executable else 0o600)
+        _add_file(archive, f"code/{place}", data, 0o700 if executable else 0o600)
 
 
-def add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
+def _add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
     """Add a file with these bytes."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(data), mode

@@ -210,11 +210,11 @@ def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) ->
     """`scontrol update NodeName=… State=DRAIN Reason=…` for each cordoned host, RESUME for what has returned."""
     drains = [
         shlex.join(
-            ["scontrol", "update", f"NodeName={slurm_name(host)}", "State=DRAIN", f"Reason={_reason(host_holds)}"]
+            ["scontrol", "update", f"NodeName={_slurm_name(host)}", "State=DRAIN", f"Reason={_reason(host_holds)}"]
         )
         for host, host_holds in holds.items()
     ]
-    resumes = [shlex.join(["scontrol", "update", f"NodeName={slurm_name(host)}", "State=RESUME"]) for host in returned]
+    resumes = [shlex.join(["scontrol", "update", f"NodeName={_slurm_name(host)}", "State=RESUME"]) for host in returned]
     return "\n".join([*drains, *resumes])
 
 
@@ -244,7 +244,7 @@ def _words_node(dumper: _Dumper, text: _Words) -> yaml.Node:
 _Dumper.add_representer(_Words, _words_node)
 
 
-def slurm_name(host: str) -> str:
+def _slurm_name(host: str) -> str:
     """Return the name that Slurm has by default: the host's without its domain; an address stays whole."""
     short = host.partition(".")[0]
     name = host if short.isdigit() else short

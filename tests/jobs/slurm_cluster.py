@@ -44,7 +44,7 @@ JobAcctGatherType=jobacct_gather/none
 KillWait=3
 SlurmdTimeout=3600
 HealthCheckProgram=/opt/nodectl/bin/nodectl-slurm-health
-HealthCheckInterval={health_s}
+HealthCheckInterval=5
 NodeName={nodes} CPUs=2 RealMemory=1000 State=UNKNOWN
 PartitionName=train Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -113,13 +113,13 @@ class SlurmCluster:
 
 
 @contextmanager
-def slurm_on(lab: LabUnderTest, share: Path, folder: Path, *, health_s: int = 5) -> Iterator[SlurmCluster]:
+def slurm_on(lab: LabUnderTest, share: Path, folder: Path) -> Iterator[SlurmCluster]:
     """Slurm on all hosts of a lab that is the test's own: its processes and files end with the lab."""
     unpacked(share)
     shared = share / f"slurm-shared-{os.getpid()}"
     shared.mkdir()
     try:
-        conf = _CONF.format(first=lab.hosts[0], nodes=",".join(lab.hosts), health_s=health_s)
+        conf = _CONF.format(first=lab.hosts[0], nodes=",".join(lab.hosts))
         (folder / "slurm.conf").write_text(conf)
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         (folder / "munge.key").write_bytes(secrets.token_bytes(64))

@@ -55,6 +55,15 @@ for number in failed:
     os.write(1, text.encode())
 sys.exit(1 if failed else 0)
 """
+# what the launch script needs of torch to start torchrun on several nodes
+_SITE = f"{_VENV}/lib/python3.11/site-packages"
+_TORCH = {
+    f"{_SITE}/torch-2.4.0.dist-info/METADATA": "Name: torch\n",
+    f"{_SITE}/torch/distributed/run.py": (
+        f"import runpy\ndef main():\n    runpy.run_path('{_VENV}/bin/torchrun', run_name='__main__')\n"
+    ),
+    f"{_SITE}/torch/distributed/elastic/agent/server/api.py": "class SimpleElasticAgent:\n    _exit_barrier = None\n",
+}
 # a look of a node judges by what it should be: without, it could not be told
 _PROFILES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "none", "nodectl_tuning": "stock"}
 _LOOK = "/opt/nodectl/bin/look-once"
@@ -75,9 +84,9 @@ def cluster(nodectl: Cli, lab_machine: None, tmp_path_factory: pytest.TempPathFa
             for place, text in {
                 _LAUNCHER: render("launch.sh.j2", profiles="test", venv=_VENV),
                 f"{_VENV}/bin/torchrun": _TORCHRUN,
-                f"{_VENV}/bin/python": '#!/bin/sh\nexec /usr/bin/python3 "$@"\n',
+                f"{_VENV}/bin/python": f'#!/bin/sh\nPYTHONPATH={_SITE} exec /usr/bin/python3 "$@"\n',
                 f"{_VENV}/pyvenv.cfg": "version = 3.11\n",
-                f"{_VENV}/lib/python3.11/site-packages/torch-2.4.0.dist-info/METADATA": "Name: torch\n",
+                **_TORCH,
             }.items():
                 put(made, place, text)
             yield made

@@ -290,7 +290,7 @@ class _Lost:
 class Stream:
     """Sends a file's new lines, long ones in parts, with at most one chunk in memory."""
 
-    def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted, lost: Callable[[], int] = int) -> None:
+    def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted, lost: Callable[[], int]) -> None:
         """`frame` is what each frame says beside its text; `lost`: how many bytes at the beginning are gone by now."""
         self.name, self._frame, self._file, self._wanted, self._lost = str(frame["file"]), frame, file, wanted, lost
         self.inside: Optional[bool] = None  # of a line: whether it is wanted
