@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.measuring import facts_of
-from nodectl.cli.options import EXISTING_FILE, FILE, argument, option, option_group, profile_option, takes
-from nodectl.cli.terminal import note, writing
-from nodectl.common.files import replace_file
-from nodectl.common.nodeset import fold
+from nodectl.cli.options import profile_option
+from nodectl.cli.terminal import note
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, ProfileError
-from nodectl.facts.catalogue import facts_for
-from nodectl.ledger.accept.store import read as read_acceptance
-from nodectl.ledger.history.compare import read_measurements
-from nodectl.model.measurement import Measurement
 from nodectl.probes.floors import refuse_wrong_floors
-from nodectl.probes.registry import kind_of
 from nodectl.profiles import KINDS
 from nodectl.profiles.compat import IncompatibleError
 from nodectl.profiles.describe import own_warnings, problem_row, values
 from nodectl.profiles.gpus import is_composed
 from nodectl.profiles.host import of_host
-from nodectl.profiles.learn import accepted_in, taken_on
-from nodectl.profiles.learn import learn as learned_from
 from nodectl.profiles.load import find_profiles, profile_dirs
 from nodectl.profiles.resolve import Resolved, load_profile, resolve
 from nodectl.profiles.schema import Hardware, Stack, Tuning
@@ -41,7 +27,7 @@ from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 @click.group()
 def profile() -> None:
-    """Show, compare, check and learn profiles of hardware, stack and tuning."""
+    """Show, compare and check profiles of hardware, stack and tuning."""
 
 
 @profile.command("list")
@@ -156,87 +142,6 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
     loaded = load_profile("hardware", name, folders)
     if isinstance(loaded, Hardware):
         refuse_wrong_floors(loaded, str(find_profiles("hardware", folders).get(name, f"hardware {name}")))
-
-
-@option_group
-class _Options:
-    hosts: tuple[str, ...] = argument(nargs=-1, metavar="[HOST...]", shell_complete=completing.host)
-    name: str | None = option("--name", "Name of the profile.  Default: the output file's name.", metavar="NAME")
-    output_file: Path | None = option(
-        "--output-file", "Write the profile into this file instead of standard output.", type=FILE
-    )
-    measurements: tuple[Path, ...] = option(
-        "--measurements",
-        "Output of `nodectl --output json probe` on these hosts: its least values become floors; may be repeated.",
-        multiple=True,
-        type=EXISTING_FILE,
-    )
-    accepted: Path | None = option(
-        "--from",
-        "Output of `nodectl accept --output json`: takes the hosts that it accepted, and floors of what it measured.",
-        type=EXISTING_FILE,
-    )
-    compute_capability: str | None = option(
-        "--compute-capability", "Family of GPUs that nodectl does not know.", metavar="X.Y"
-    )
-
-
-@profile.command()
-@takes(_Options)
-@click.pass_obj
-def learn(app: App, asked: _Options) -> None:
-    """Write a hardware profile from HOSTs that are known to be good; refused where they disagree.
-
-    Each value says from which hosts, when and by which command it was learned.  Put the file into profiles/hardware/
-    beside the inventory, and its name into nodectl_hardware.
-    """
-    remedy = "give what `nodectl --output json probe …` printed"
-    given = [floor for path in asked.measurements for floor in _floor_like(read_measurements(path, remedy))]
-    hosts, measured_in = asked.hosts, ""
-    if asked.accepted is not None:
-        acceptance = read_acceptance(asked.accepted, "give what `nodectl accept --output json` printed", extra="ignore")
-        hosts = accepted_in(acceptance, asked.hosts)
-        given += _floor_like(taken_on(acceptance, hosts))
-        measured_in = f"accepted by {acceptance.id} ({acceptance.level}, {acceptance.nature})"
-    if not hosts:
-        raise click.UsageError("name hosts, or an acceptance: --from FILE")
-    app.limit = ",".join(hosts)
-    facts = facts_of(app, facts_for(root=False))
-    learned = learned_from(
-        facts,
-        names=fold(list(facts)),
-        day=datetime.now(UTC).strftime("%Y-%m-%d"),
-        measurements=given,
-        measured_in=measured_in,
-        capability=asked.compute_capability,
-    )
-    text = yaml.safe_dump(learned.document, sort_keys=False, allow_unicode=True, width=120)
-    called = asked.name or (asked.output_file.stem if asked.output_file else "learned")
-    document = {"name": called, "profile": learned.document, "notes": list(learned.notes)}
-    app.show("profile-learn", document, text if asked.output_file is None else "")
-    if (file := asked.output_file) is not None:
-        with writing(file, "--output-file", "name a file in a folder that is there and may be written to"):
-            replace_file(file, text, mode=0o644)
-        note(f"wrote {file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
-    for warning in learned.notes:
-        note(f"warning: {warning}")
-
-
-def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return those of which more is better, with the conditions that a floor names, wherever on a host they were taken.
-
-    A latency has a ceiling and no floor, and a count of errors has neither.
-    """
-    floors = []
-    for measurement in measurements:
-        kind = kind_of(measurement.probe)
-        if kind.lower_is_better(measurement.unit) is False:
-            # by another network it is another figure; by another GPU of the host it is not
-            places = set(kind.places) - {"interfaces"}
-            chosen = kind.chosen(measurement.conditions).items()
-            conditions = {name: value for name, value in chosen if name not in places}
-            floors.append(replace(measurement, conditions=conditions))
-    return floors
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:

@@ -29,9 +29,9 @@ from nodectl.profiles.fit import Seen, fitting_hardware, fitting_stacks
 from nodectl.profiles.gpus import short_form
 from nodectl.profiles.host import DEFAULTS
 from nodectl.profiles.host_compat import SWITCH_OFF_BUS, HostLook
-from nodectl.profiles.learn import has_switches, ports_of
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.nccl import version_key
+from nodectl.profiles.observed import has_switches, ports_of
 from nodectl.profiles.resolve import load_stacks, without_stack
 
 # address, class and device of NVIDIA's devices, and the vendor, too, of other makers' GPUs; all without a driver, too
@@ -305,7 +305,7 @@ def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
     if not names:
         what = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else "this"
         pinned = short_form(machine.seen.models * machine.seen.gpus) if len(machine.seen.models) == 1 else ""
-        pin = f"nodectl_hardware: {pinned}" if pinned else "`nodectl profile learn`"
+        pin = f"nodectl_hardware: {pinned}" if pinned else "profiles/hardware/NAME.yml beside the inventory"
         why_hardware = (
             f"auto takes what is there ({what}) and holds each GPU against what its kind reaches.\n"
             f"That all of them must be there says: {pin}."

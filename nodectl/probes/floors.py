@@ -25,7 +25,7 @@ from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles import links
 from nodectl.profiles.gpus import floors_of, gpu_kind
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
-from nodectl.profiles.learn import link_between_gpus
+from nodectl.profiles.observed import link_between_gpus
 from nodectl.profiles.schema import Floor, GpuLink, Hardware
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
@@ -341,7 +341,7 @@ def _subject(measurement: Measurement, floor: Floor) -> str:
     return ", ".join([identity, *sized] if identity else sized) or ", ".join(asked_for)
 
 
-# what tells the link class, as a learned profile has it
+# what tells the link class
 _LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
 
 

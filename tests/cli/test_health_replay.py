@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,9 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.health.fleet import Health, look
 from nodectl.health.history import StateFile
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
 from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import ReplaySource, replay_source
 from tests.conftest import Cli
@@ -173,45 +170,15 @@ def test_a_full_disk_for_the_state_is_told_and_no_failure(
     assert found.hosts and "cannot compare counters" in found.notes[0]
 
 
-def test_a_learned_profile_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) -> None:
+def test_a_profile_of_the_fleets_own_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) -> None:
     own = fleet / "profiles" / "hardware"
     own.mkdir(parents=True)
-    done = nodectl("--replay", str(fleet), "profile", "learn", *HOSTS, "--output-file", str(own / "ours.yml"))
-    assert "hardware 'ours'" in done.stderr
-    shown = json.loads(nodectl("--replay", str(fleet), "profile", "learn", "n1", "--output", "json").stdout)
-    assert shown["profile"]["gpus"] == 8 and "nvidia-smi" in shown["profile"]["sources"]["gpus"]
+    (own / "ours.yml").write_text(
+        "description: ours\ngpus: 8\ncpu: {model: AMD EPYC 7742, sockets: 2, cores: 128, threads: 256}\n"
+    )
     spoil(fleet, "n2", "lscpu", "Socket(s):", "Socket(s):  1\nOld socket(s):")
     document = run(nodectl, fleet, "--hardware", "ours")
     assert ("n2", "cpu_sockets", "failed") in bad(document)
-    refused = nodectl("--replay", str(fleet), "profile", "learn", *HOSTS, check=False)
-    assert refused.returncode == 2 and "the hosts disagree on cpu: n1, n3" in refused.stderr
-
-
-def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_path: Path) -> None:
-    values = (("n1", 0, 750.0), ("n1", 1, 740.0), ("n2", 0, 300.0), ("n3", 0, 760.0))
-    taken = tuple(
-        Taken("gemm", Measurement("gemm", (host,), value, "TFLOPS", conditions={"precision": "bf16", "gpu": gpu}))
-        for host, gpu, value in values
-    )
-    verdicts = {"n1": NodeVerdict.ACCEPTED, "n2": NodeVerdict.REJECTED, "n3": NodeVerdict.REMARKS}
-    hosts = tuple(HostAcceptance(name, verdict) for name, verdict in verdicts.items())
-    known = Acceptance("20260601T000000Z-aaaa", "quick", "ours", 1.0, 2.0, "measured", "1", (), hosts, (), taken)
-    path = tmp_path / "accepted.json"
-    path.write_text(json.dumps({"schema": "nodectl.accept/1", **asdict(known)}))
-    learn = ("--replay", str(fleet), "profile", "learn", "--from", str(path), "--output", "json")
-    profile = json.loads(nodectl(*learn).stdout)["profile"]
-    (floor,) = profile["floors"]
-    assert (floor["value"], floor["conditions"]) == (740.0, {"precision": "bf16"})
-    assert floor["source"].startswith(
-        "measured on n1, n3, 3 values, accepted by 20260601T000000Z-aaaa (quick, measured)"
-    )
-    assert profile["description"].endswith("learned from 2 hosts")
-    refused = nodectl(*learn, "n2", check=False)
-    assert refused.returncode == 2 and "n2: rejected" in refused.stderr
-    for schema in ({"schema": "nodectl.accept/2"}, {}):
-        path.write_text(json.dumps({**asdict(known), **schema}))
-        later = nodectl(*learn, check=False)
-        assert later.returncode == 2 and "schema" in later.stderr
 
 
 def test_a_variable_of_the_command_line_goes_before_the_recording_s(nodectl: Cli, fleet: Path) -> None:

@@ -71,7 +71,7 @@ def test_hardware_of_no_profile_is_told() -> None:
     two = "".join(f"0000:0{number}:00.0 0x030000 0x2684\n" for number in (3, 4))
     proposal = propose(seen("rtx4090-3", pci_nvidia=entry(two), **WITHOUT_DRIVER))
     assert proposal.hardware == "auto" and proposal.stack.startswith("cu")
-    assert "nodectl profile learn" in proposal.notes[0]
+    assert "profiles/hardware/NAME.yml" in proposal.notes[0]
 
 
 def test_mixed_gpus_are_no_profiles() -> None:

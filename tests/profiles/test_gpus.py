@@ -12,7 +12,17 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
-from nodectl.profiles.gpus import _models, completed, composed, floors_of, is_same, products, products_of, short_form
+from nodectl.profiles.gpus import (
+    _models,
+    capability_of,
+    completed,
+    composed,
+    floors_of,
+    is_same,
+    products,
+    products_of,
+    short_form,
+)
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Hardware
@@ -187,3 +197,21 @@ def test_products_are_made_of_the_published_lists() -> None:
     ]
     shipped = {row.name: list(row.ids) for row in products()}
     assert all(row["ids"] == shipped[str(row["name"])] for row in made if row["name"] != "NVIDIA GB10")
+
+
+@pytest.mark.parametrize(
+    ("model", "capability"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "8.0"),
+        ("NVIDIA H100 80GB HBM3", "9.0"),
+        ("NVIDIA GeForce RTX 4090", "8.9"),
+        ("NVIDIA A10", "8.6"),
+        ("NVIDIA A10G", "8.6"),
+        ("NVIDIA A16", "8.6"),
+        ("NVIDIA A2000 of nobody", None),
+        ("NVIDIA L40S", "8.9"),
+        ("Tesla V100-SXM2-32GB", "7.0"),
+    ],
+)
+def test_what_a_gpu_can_compute(model: str, capability: str | None) -> None:
+    assert capability_of(model) == capability

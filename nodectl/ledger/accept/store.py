@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
@@ -46,16 +46,16 @@ def save(acceptance: Acceptance, folder: Path) -> Path:
     return path
 
 
-def read(path: Path, remedy: str = _REMEDY, *, extra: Literal["forbid", "ignore"] = "forbid") -> Acceptance:
-    """Return an acceptance from its document, by default without other fields; UsageError where it holds none."""
-    document = read_json(path, remedy)
+def read(path: Path) -> Acceptance:
+    """Return an acceptance from its document; UsageError where it holds none."""
+    document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path} holds no acceptance: its schema is not {SCHEMA}", remedy)
+        raise UsageError(f"{path} holds no acceptance: its schema is not {SCHEMA}", _REMEDY)
     fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
     try:
-        return values_of(Acceptance, [fields], extra=extra)[0]
+        return values_of(Acceptance, [fields])[0]
     except ValueError as error:
-        raise UsageError(f"{path}: malformed acceptance: {error}", remedy) from error
+        raise UsageError(f"{path}: malformed acceptance: {error}", _REMEDY) from error
 
 
 def find(name: str) -> Acceptance:

@@ -180,16 +180,16 @@ def read_against(text: str) -> Against:
     return Against(text, upto=moment.timestamp())
 
 
-def read_measurements(path: Path, remedy: str = _REMEDY) -> tuple[Measurement, ...]:
-    """Read the measurements of a saved probe; UsageError with this remedy for what is none."""
-    document = read_json(path, remedy)
+def read_measurements(path: Path) -> tuple[Measurement, ...]:
+    """Read the measurements of a saved probe; UsageError for what is none."""
+    document = read_json(path, _REMEDY)
     schema, rows = (document.get(key) if isinstance(document, dict) else None for key in ("schema", "measurements"))
     if schema != "nodectl.probe/1" or not isinstance(rows, list):
-        raise UsageError(f"{path}: no measurements of a probe in it (its schema is {schema!r})", remedy)
+        raise UsageError(f"{path}: no measurements of a probe in it (its schema is {schema!r})", _REMEDY)
     try:
         return values_of(Measurement, rows, extra="ignore")
     except ValueError as error:
-        raise UsageError(f"{path}: malformed measurement: {error}", remedy) from error
+        raise UsageError(f"{path}: malformed measurement: {error}", _REMEDY) from error
 
 
 # fewer points have no past to drift from
