@@ -73,35 +73,6 @@ class _Models(Published):
     models: tuple[Model, ...]
 
 
-class Spike(Strict):
-    """How many times its limit a GPU of these compute capabilities draws for less than a millisecond."""
-
-    capabilities: tuple[Version, ...]
-    factor: float
-    source: str
-
-
-class Power(Published):
-    """Published figures of a host's power: its share beside the GPUs, spikes, what a supply bears; see power.yml."""
-
-    socket_watt: float
-    board_watt: float
-    bears: float
-    spikes: tuple[Spike, ...]
-
-    def spike(self, name: str) -> float:
-        """Return how many times its limit the GPU of this name draws for a moment; 1 where nothing is published."""
-        capability = capability_of(name)
-        return next((row.factor for row in self.spikes if capability in row.capabilities), 1.0)
-
-
-@cache
-def power() -> Power:
-    """Return the published figures of power."""
-    found: Power = _read(Power, "power.yml")
-    return found
-
-
 @cache
 def gpu_kind(name: str) -> str:
     """Return a GPU's name without maker, memory and board, which differ within a kind."""
