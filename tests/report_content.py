@@ -6,10 +6,9 @@ import math
 
 from nodectl.model.acceptance import (
     Acceptance,
+    GpuIdentity,
     HostAcceptance,
     NodeVerdict,
-    Part,
-    PartKind,
     Seen,
     Step,
     StepState,
@@ -68,10 +67,8 @@ def acceptance(hosts: list[str], nature: str = "recorded") -> Acceptance:
                 "health",
                 (Seen("health", lost),),
             )
-        parts = (
-            Part(PartKind.GPU, f"GPU-{number:08x}", host, "NVIDIA A100-SXM4-80GB", "GPU 3 at 0000:1b:00.0", HOSTILE),
-        )
-        whole.append(HostAcceptance(host, verdict, steps, left, reasons, parts))
+        gpus = (GpuIdentity("GPU 3 at 0000:1b:00.0", f"GPU-{number:08x}", "NVIDIA A100-SXM4-80GB", HOSTILE),)
+        whole.append(HostAcceptance(host, verdict, steps, left, reasons, HOSTILE, gpus))
         seen += reasons
     steps_of = tuple(
         Step(name, f"what {name} does", "node", tuple(hosts), 30.0, 28.4, StepState.DONE) for name in _STEPS

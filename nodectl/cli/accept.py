@@ -12,14 +12,12 @@ import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
+from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger
 from nodectl.cli.events import report_acceptance
 from nodectl.cli.evidence import take
 from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
-    FILE,
     FOLDER,
-    WRITE_HELP,
     OneOf,
     Read,
     force_option,
@@ -29,7 +27,7 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.rights import tell_unseen
-from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
+from nodectl.cli.terminal import as_json, note, result, terminal_width, writing
 from nodectl.common.documents import new_id
 from nodectl.common.process import interruptible
 from nodectl.ledger.accept import store
@@ -65,7 +63,6 @@ class _Options:
     out: Path | None = option(
         "-o --out", "Write the result as JSON and the hosts' raw outputs into this folder.", type=FOLDER, metavar="DIR"
     )
-    write: Path | None = option("--write", WRITE_HELP, type=FILE)
 
 
 @click.command()
@@ -97,7 +94,7 @@ def accept(app: App, asked: _Options, force: bool) -> None:
             asked.out.mkdir(mode=0o700, parents=True, exist_ok=True)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
     keep_in_ledger(app, acceptance, cordon=asked.cordon)
-    _conclude(app, acceptance, asked.write, asked.out)
+    _conclude(app, acceptance, asked.out)
 
 
 def accepted(app: App) -> Acceptance:
@@ -112,10 +109,6 @@ def accepted(app: App) -> Acceptance:
 def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
     means = look(app.transport, app.hosts, app.forks)
     refuse_twins(means)
-    elsewhere = recognise(app, {name: host.parts for name, host in means.items()})
-    means = {name: host for name, host in means.items() if name not in elsewhere}
-    if not means:
-        raise nothing_left(sorted(elsewhere))
     usual_s = store.known_seconds(app.fleet, level, len(means))
     steps = make_plan(means, Level(level), budget, usual_s)
     now = time.time()
@@ -163,7 +156,7 @@ def _carried_out(
             raise
 
 
-def _conclude(app: App, acceptance: Acceptance, write: Path | None, out: Path | None) -> None:
+def _conclude(app: App, acceptance: Acceptance, out: Path | None) -> None:
     """Write what is to be handed over, show the verdicts, end with their status."""
     folder = store.folder_of(acceptance.id)
     _keep_measurements(app, acceptance)
@@ -172,7 +165,7 @@ def _conclude(app: App, acceptance: Acceptance, write: Path | None, out: Path | 
         if out is not None:
             _write_out(app, acceptance, out)
     finally:
-        put(_rendered(acceptance, app.output, folder).rstrip("\n"), write)
+        result(_rendered(acceptance, app.output, folder).rstrip("\n"))
         note(f"kept: {folder / store.DOCUMENT}")
         report_acceptance(app.on_event(), acceptance)
     if status := exit_status(host.verdict.status for host in acceptance.hosts):

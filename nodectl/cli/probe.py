@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
+from nodectl.cli.cordoned import include_cordoned
 from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, output_option, take_global_options
@@ -22,7 +22,6 @@ from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.ledger.history.compare import read_against
-from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison
 from nodectl.model.status import exit_status
 from nodectl.probes import quick
@@ -287,14 +286,13 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         if holds.refused:
             _show(app, result, None, given)
             return
-        hosts: Sequence[Host] = app.hosts
         transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
         optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
         if names == QUICK:
-            hosts, wanted, costs, ends_at = _quick(app, transport, wanted, ends_at)
+            wanted, costs, ends_at = _quick(app, transport, wanted, ends_at)
         try:
-            result += run_probes(transport, hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+            result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
         except RunInterrupt as end:
             interrupted, result = True, result + end.result
     compared, noticed = keep(app, result, against)
@@ -309,18 +307,16 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
 
 def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
-) -> tuple[Sequence[Host], list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
-    """Return the hosts, the probes that fit them within the time, what each costs, and when all is to end."""
+) -> tuple[list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
+    """Return the probes that fit the hosts within the time, what each costs, and when all is to end."""
     ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
-    choice = quick.choose(transport, app.hosts, ends_at, app.forks, look_for_cordoned(app))
-    if not choice.hosts:
-        raise nothing_left([host.name for host in app.hosts])
+    choice = quick.choose(transport, app.hosts, ends_at, app.forks)
     for line in choice.left_out:
         note(f"left out: {line}")
     if not choice.probes:
         raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
     options = {probe.name: probe_options for probe, probe_options in wanted}
-    return choice.hosts, [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
+    return [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
 
 
 def _end_s(budget_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What an acceptance says: a verdict for each host, the steps that led to it, and the parts that it is about."""
+"""What an acceptance says: a verdict for each host, and the steps that led to it."""
 
 from __future__ import annotations
 
@@ -41,28 +41,19 @@ _STATUSES = {
 }
 
 
-class PartKind(StrEnum):
-    """A kind of part that can be replaced, and has an identity that it keeps."""
-
-    HOST = "host"
-    GPU = "gpu"
-    NIC = "nic"
-
-
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a host: `id` is a GPU's UUID, a NIC's node GUID, a host's serial number or machine id.
+class GpuIdentity:
+    """A GPU of a host: `place` is where it is now (`GPU 3 at 0000:1b:00.0`); `serial` is empty if it reports none."""
 
-    `model` is what it says it is, `place` where it sits now (`GPU 3 at 0000:1b:00.0`), `serial` what a vendor asks for;
-    empty where the part does not tell.
-    """
-
-    kind: PartKind
-    id: str
-    host: str
+    place: str
+    uuid: str
     model: str = ""
-    place: str = ""
     serial: str = ""
+
+    @property
+    def text(self) -> str:
+        """UUID and serial number."""
+        return f"{self.uuid} (serial {self.serial})" if self.serial else self.uuid
 
 
 class StepState(StrEnum):
@@ -111,6 +102,7 @@ class HostAcceptance:
     """A host's verdict; `steps` has its status in each step that it took part in, in order.
 
     `left_after` is the step after which it was not asked again; `reasons` are the findings that made the verdict.
+    `serial` is the machine's serial number, which only root may read.
     """
 
     host: str
@@ -118,7 +110,13 @@ class HostAcceptance:
     steps: Mapping[str, Status] = field(default_factory=dict)
     left_after: str = ""
     reasons: tuple[Seen, ...] = ()
-    parts: tuple[Part, ...] = ()
+    serial: str = ""
+    gpus: tuple[GpuIdentity, ...] = ()
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The steps that failed."""
+        return tuple(name for name, status in self.steps.items() if status is Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

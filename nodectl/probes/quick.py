@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from nodectl.common.units import time_text
-from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
@@ -29,36 +28,21 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Probes with what each takes, in the order in which they run, and a line for each reason why others do not.
-
-    `hosts` are those that they are for.
-    """
+    """Probes with what each takes, in the order in which they run, and a line for each reason why others do not."""
 
     probes: tuple[AnyProbe, ...]
     costs: tuple[Cost, ...]
     left_out: tuple[str, ...]
-    hosts: tuple[Host, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Another reader of the same facts: `facts` are asked with ours, `leaves_out` names hosts that are not measured."""
-
-    facts: tuple[Fact[Any], ...]
-    leaves_out: Callable[[Mapping[str, Facts]], Collection[str]]
-
-
-def choose(transport: Transport, hosts: Sequence[Host], ends_at: float, forks: int, look: Look | None = None) -> Choice:
+def choose(transport: Transport, hosts: Sequence[Host], ends_at: float, forks: int) -> Choice:
     """Ask the hosts what they have, and choose what fits until that moment of the monotonic clock."""
     needed = facts_named(*_SUBJECTS)
-    asked = tuple({fact.subject: fact for fact in (*needed, *(look.facts if look else ()))}.values())
     facts: dict[str, Facts] = {}
-    for host, answer in LiveSource(tuple(hosts), transport, forks).recordings(lambda host: commands_for(host, asked)):
+    for host, answer in LiveSource(tuple(hosts), transport, forks).recordings(lambda host: commands_for(host, needed)):
         # a host that does not answer may have everything: the probes will say that it does not answer
-        facts[host.name] = read_facts(answer, asked) if isinstance(answer, Recording) else {}
-    left = look.leaves_out(facts) if look else ()
-    chosen = choice([values for name, values in facts.items() if name not in left], max(0.0, ends_at - monotonic()))
-    return replace(chosen, hosts=tuple(host for host in hosts if host.name not in left))
+        facts[host.name] = read_facts(answer, needed) if isinstance(answer, Recording) else {}
+    return choice(list(facts.values()), max(0.0, ends_at - monotonic()))
 
 
 def choice(facts: Sequence[Facts], time_s: float) -> Choice:

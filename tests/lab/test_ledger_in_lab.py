@@ -30,18 +30,16 @@ def inventory(nodectl: Cli) -> Iterator[str]:
 
 def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
     fleet = ("-i", inventory)
-    # no torch there: it cannot tell of them, and knows their parts
+    # no torch there: it cannot tell of them, and knows their GPUs
     nodectl(*fleet, "accept", "--level", "quick", check=False, timeout=200)
     say_faults(inventory, "node02", ["gpu-lost"])
     done = nodectl(*fleet, "accept", "--level", "quick", "--cordon", check=False, timeout=200)
     assert done.returncode == 1 and "cordoned: node02: gpus: 7; lost: 0000:4E:00.0" in done.stderr
 
-    (lost,) = [
-        row for row in parts(nodectl, fleet) if row["place"] == "GPU 3 at 0000:4e:00.0" and row["host"] == "node02"
-    ]
-    life = json.loads(nodectl(*fleet, "--output", "json", "ledger", "show", lost["id"]).stdout)["events"]
-    assert [event["kind"] for event in life] == ["seen", "seen"]
-    assert [found["check"] for found in life[1]["parts"][0]["findings"]] == ["gpu_lost"]
+    life = json.loads(nodectl(*fleet, "--output", "json", "ledger", "show", "node02").stdout)["events"]
+    assert [event["kind"] for event in life] == ["judged", "judged", "cordoned"]
+    assert "gpu_lost" in {seen["finding"]["check"] for seen in life[1]["reasons"]}
+    assert [len(event["gpus"]) for event in life[:2]] == [8, 7]
 
     plan = nodectl(*fleet, "accept", "--dry-run", check=False)
     assert plan.returncode == 0 and "left out: node02 is cordoned since" in plan.stderr
@@ -56,8 +54,3 @@ def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
     assert "taken in all the same: node02 is cordoned since" in again.stderr
     nodectl(*fleet, "ledger", "return", "node02")
     assert "left out" not in nodectl(*fleet, "accept", "--dry-run").stderr.split("the hardware")[0]
-
-
-def parts(nodectl: Cli, fleet: tuple[str, ...]) -> list[dict[str, str]]:
-    listed: list[dict[str, str]] = json.loads(nodectl(*fleet, "--output", "json", "ledger", "list").stdout)["parts"]
-    return listed

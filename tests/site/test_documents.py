@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from nodectl.cli.exec import _row
 from nodectl.cli.terminal import as_json
 from nodectl.ledger.accept import store as accept_store
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen, Step, Taken
+from nodectl.model.acceptance import Acceptance, GpuIdentity, HostAcceptance, NodeVerdict, Seen, Step, Taken
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.model.measurement import Change, Comparison, Measurement
@@ -57,7 +57,7 @@ def _jobs() -> dict[str, Any]:
 def _accept() -> dict[str, Any]:
     host = HostAcceptance(
         "a", NodeVerdict.REJECTED, {"health": Status.FAILED}, "health", (Seen("health", FINDING),),
-        (Part(PartKind.GPU, "GPU-1", "a"),),
+        "1", (GpuIdentity("GPU 0", "GPU-1"),),
     )  # fmt: skip
     steps = (Step("health", "facts", "node", ("a",)),)
     seen, taken = (Seen("health", FINDING),), (Taken("tcp", MEASUREMENT),)

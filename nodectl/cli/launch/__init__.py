@@ -13,7 +13,7 @@ import click
 from nodectl.checks.launch.candidate import JobNeeds, PathKind
 from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
-from nodectl.cli.cordoned import include_cordoned_option, recognise
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
@@ -318,7 +318,6 @@ def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[
         watched = Watched(app.transport, holds.heard, holds.unreached())
         done = tried(watched, hosts, look_at(app, watched), note, app.forks)
     bad = {host.host: host.verdict.status for host in done.hosts if not host.verdict.accepts}
-    bad |= dict.fromkeys(recognise(app, {host.host: host.parts for host in done.hosts}), Status.FAILED)
     good = [host for host in hosts if host.name not in bad]
     if bad:
         note(acceptance_text(done, terminal_width()))

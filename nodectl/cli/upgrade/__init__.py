@@ -32,7 +32,7 @@ from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UnreachableError, UsageError
 from nodectl.facts.catalogue import facts_named
 from nodectl.ledger.accept import store
-from nodectl.ledger.events import Hold
+from nodectl.ledger.events import Event, lacking
 from nodectl.ledger.history.compare import TOLERANCE_PERCENT, against, losses, scatter
 from nodectl.ledger.store import Ledger
 from nodectl.model.status import Status
@@ -267,13 +267,13 @@ class Course:
         """Cordon the hosts, and wait until neither a job nor a process is left there."""
         with self.app.ledger() as kept:
             plan = datetime.strptime(f"{self.roll.id[:15]}+0000", "%Y%m%dT%H%M%S%z").timestamp()
-            for held in (one for holds in kept.cordoned(names).values() for one in holds if one.cordon.time > plan):
-                if held.cordon.reason != self.roll.reason:  # somebody may work on it
+            for held in (one for holds in kept.cordoned(names).values() for one in holds if one.time > plan):
+                if held.reason != self.roll.reason:  # somebody may work on it
                     remedy = "nodectl ledger return, then --resume; or without it: nodectl upgrade --to STACK"
                     raise UsageError(held.text, remedy)
             for name in names:
                 if not self._own(kept, name):
-                    kept.cordon(name, (), self.roll.reason, operator())
+                    kept.cordon(name, self.roll.reason, operator())
         part, told = self._of(names), ""
         while text := self._work_on(part):
             if text != told:
@@ -361,18 +361,16 @@ class Course:
         return {name: (texts.get(name, f"{playbook} did not come to its end"),) for name in names if name not in good}
 
     def give_back(self, names: Sequence[str], proof: str = "") -> None:
-        """End the upgrade's own cordons; with `proof` what an acceptance refuses stays cordoned."""
+        """End the cordons of the hosts; with `proof` what an acceptance refuses stays cordoned."""
         for name in names:
             with self.app.ledger() as kept:
-                held = self._own(kept, name)
-                if missing := [lacking for one in held if proof and (lacking := kept.lacking(one))]:
-                    note(f"{name} stays cordoned: {missing[0]}")
-                    continue
-                for one in held:
-                    kept.return_(one, proof or "unchanged", operator())
+                if proof and (missing := lacking(kept.life(name))):
+                    note(f"{name} stays cordoned: {missing}")
+                elif self._own(kept, name):
+                    kept.return_(name, proof or "unchanged", operator())
 
-    def _own(self, kept: Ledger, name: str) -> list[Hold]:
-        return [held for held in kept.cordoned([name]).get(name, ()) if held.cordon.reason == self.roll.reason]
+    def _own(self, kept: Ledger, name: str) -> list[Event]:
+        return [held for held in kept.cordoned([name]).get(name, ()) if held.reason == self.roll.reason]
 
     def _alike(self, names: Sequence[str]) -> list[tuple[HostRoll, list[str]]]:
         """Return the hosts with the same variables and the same run before together, after a row of them."""

@@ -81,6 +81,10 @@ def verdicts(
         # no step that is done has it: nothing is known
         verdict = node_verdict(of_host.values() if of_host else [Status.UNKNOWN])
         accepted.append(
-            HostAcceptance(name, verdict, of_host, left.get(name, ""), tuple(reasons.get(name, ())), means[name].parts)
+            HostAcceptance(
+                *(name, verdict, of_host, left.get(name, ""), tuple(reasons.get(name, ()))),
+                means[name].serial,
+                means[name].devices,
+            )
         )
     return tuple(accepted)

@@ -15,8 +15,7 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.kernel import Boot
 from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic, nics_in
-from nodectl.ledger.parts import SUBJECTS, parts_of
-from nodectl.model.acceptance import Part, PartKind
+from nodectl.model.acceptance import GpuIdentity
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
@@ -24,7 +23,7 @@ from nodectl.probes.base import Need
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
-_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "nics")
+_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "nics", "host_serial")
 # of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
 _LOOK_S, _TORCH_S, _MEET_S = 0.8, 2.0, 0.5
 # waking GPUs
@@ -53,7 +52,8 @@ class Means:
     cores: int = _USUAL_CORES
     lab: bool = False
     recorded: str = ""
-    parts: tuple[Part, ...] = ()
+    serial: str = ""
+    devices: tuple[GpuIdentity, ...] = ()
     itself: object = None
 
     def has(self, need: Need) -> bool:
@@ -117,13 +117,12 @@ def crowd_of(hosts: Sequence[Means]) -> Crowd:
 
 def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Means]:
     """Ask all hosts, one round trip each; one that does not answer is not `reached`."""
-    asked = facts_named(*dict.fromkeys((*_SUBJECTS, *SUBJECTS)))
+    asked = facts_named(*_SUBJECTS)
     source = LiveSource(tuple(hosts), transport, forks)
     means: dict[str, Means] = {}
     for host, answer in source.recordings(lambda host: commands_for(host, asked)):
         if isinstance(answer, Recording):
-            facts = read_facts(answer, asked)
-            means[host.name] = _means(host.name, facts, parts_of(host.name, facts))
+            means[host.name] = _means(host.name, read_facts(answer, asked))
         else:
             means[host.name] = Means(host.name, reached=False)
     return {host.name: means[host.name] for host in hosts}
@@ -138,13 +137,16 @@ def refuse_twins(means: Mapping[str, Means]) -> None:
     for twins in names.values():
         if len(twins) > 1:
             remedy = f"name it once in the inventory, or: --limit 'all:!{twins[1]}'"
-            raise UsageError(f"{few(twins)} are one machine: its boot, identity and interfaces are the same", remedy)
+            raise UsageError(f"{few(twins)} are one machine: its boot and interfaces are the same", remedy)
 
 
-def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Means:
+def _means(name: str, facts: Mapping[str, Any]) -> Means:
     gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
     versions = _known(facts, "versions")
     in_lab = isinstance(lab, Lab)
+    # a lab host that simulates no recording shows the hardware of this machine
+    borrowed = in_lab and "sys" in lab.shared and not lab.recorded
+    serial = None if borrowed else _known(facts, "host_serial")
     here = processors()
     return Means(
         name,
@@ -159,16 +161,30 @@ def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Mean
         cores=here if in_lab else getattr(cpu, "threads", _USUAL_CORES),
         lab=in_lab,
         recorded=lab.recorded if in_lab else "",
-        parts=parts,
-        itself=_itself(boot, nics_in(facts), parts),
+        serial=serial or "",
+        devices=_devices(gpus) if isinstance(gpus, Gpus) and not borrowed else (),
+        itself=_itself(boot, nics_in(facts)),
     )
 
 
-def _itself(boot: object, nics: Mapping[str, Nic], parts: Sequence[Part]) -> object:
+def _devices(gpus: Gpus) -> tuple[GpuIdentity, ...]:
+    """Return the GPUs that report a UUID and a serial number, or a UUID alone."""
+    return tuple(
+        GpuIdentity(
+            f"{gpu.label} at {gpu.bus_id.lower()}" if gpu.bus_id and gpu.bus_id not in gpu.label else gpu.label,
+            gpu.uuid,
+            gpu.name or "",
+            gpu.serial if gpu.serial and gpu.serial.strip("0") else "",
+        )
+        for gpu in gpus.devices
+        if gpu.uuid and gpu.uuid.strip("GPU0-")
+    )
+
+
+def _itself(boot: object, nics: Mapping[str, Nic]) -> object:
     """Return None where it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
-    identities = tuple(part.id for part in parts if part.kind is PartKind.HOST)
     interfaces = tuple(sorted((nic.mac or "", *nic.addresses) for nic in nics.values()))
-    return (boot.boot_id, identities, interfaces) if isinstance(boot, Boot) and identities and interfaces else None
+    return (boot.boot_id, interfaces) if isinstance(boot, Boot) and interfaces else None
 
 
 def _known(facts: Mapping[str, Any], subject: str) -> Any:

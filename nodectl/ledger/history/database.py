@@ -1,4 +1,4 @@
-"""The operator's one SQLite file: its tables by version, opened, migrated, and refused where it is not ours to read."""
+"""The operator's one SQLite file: created, opened, and refused if it is not ours to read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ from nodectl.errors import NodectlError
 # "ndct", so that a database of another program is not taken for ours
 APPLICATION_ID = 0x6E646374
 
-# MIGRATIONS[n] makes version n + 1 of version n
-MIGRATIONS: tuple[tuple[str, ...], ...] = tuple(
-    tuple(filter(None, map(str.strip, path.read_text(encoding="utf-8").split(";"))))
-    for path in sorted(Path(__file__).with_name("migrations").glob("*.sql"))
-)
-VERSION = len(MIGRATIONS)
+# earlier development versions had tables of versions 1 to 3
+VERSION = 4
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -30,14 +26,16 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
-    """Bring the tables up to `upto`, all steps or none; whoever waited for another nodectl finds it done."""
+def create(connection: sqlite3.Connection) -> None:
+    """Create the tables, all or none; if another nodectl has created them meanwhile, leave them alone."""
+    schema = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     with _transaction(connection):
-        for version in range(version_of(connection), upto):
-            for statement in MIGRATIONS[version]:
-                connection.execute(statement)
+        if version_of(connection) != 0:
+            return
+        for statement in filter(None, map(str.strip, schema.split(";"))):
+            connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {max(upto, version_of(connection))}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 @contextmanager
@@ -76,8 +74,7 @@ class Database:
         try:
             with self.errors():
                 self._refuse_foreign()
-                if version_of(self.connection) < VERSION:
-                    migrate(self.connection)
+                create(self.connection)
         except BaseException:
             self.connection.close()
             raise
@@ -129,6 +126,11 @@ class Database:
         self.connection.execute("COMMIT")
         if owner != APPLICATION_ID and (owner or version or tables):
             raise HistoryError(f"{self.path} is a database of another program", "move it away; nodectl makes its own")
+        if 0 < version < VERSION:
+            raise HistoryError(
+                f"{self.path} was written by an earlier development version of nodectl",
+                f"move it away (mv {self.path} {self.path}.old); nodectl creates a new one",
+            )
         if version > VERSION:
             raise HistoryError(
                 f"{self.path} was written by a newer nodectl: its tables are of version {version}, known are {VERSION}",

@@ -244,7 +244,7 @@ def _verdicts(fleet: _Fleet, acceptance: Acceptance | None, others: Sequence[Acc
         yield Text("Nothing speaks against any host.")
     if acceptance is not None:
         yield _plan(acceptance, fleet.origin)
-        yield from _parts(acceptance, fleet.origin)
+        yield from _gpus(acceptance, fleet.origin)
     if others:
         yield _earlier(others)
 
@@ -278,17 +278,17 @@ def _seconds(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _parts(acceptance: Acceptance, origin: Origin) -> Iterator[Table]:
+def _gpus(acceptance: Acceptance, origin: Origin) -> Iterator[Table]:
     """Yield what a vendor asks for, of the hosts that are not accepted."""
     rows: list[tuple[Cell, ...]] = [
-        (host.host, part.kind.value, part.place, part.model, part.id, part.serial)
+        (host.host, host.serial, gpu.place, gpu.model, gpu.uuid, gpu.serial)
         for host in acceptance.hosts
         if not host.verdict.accepts
-        for part in host.parts
+        for gpu in host.gpus
     ]
     if rows:
-        columns = ("Host", "Part", "Place", "Model", "Id", "Serial number")
-        yield Table("Parts of hosts that are not accepted, for their vendor", columns, rows, origin)
+        columns = ("Host", "Its serial number", "Place", "Model", "UUID", "Serial number")
+        yield Table("GPUs of hosts that are not accepted, for their vendor", columns, rows, origin)
 
 
 def _earlier(acceptances: Sequence[Acceptance]) -> Table:

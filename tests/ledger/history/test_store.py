@@ -1,4 +1,4 @@
-"""The history's file: kept, migrated, shared between processes, and refused where it is not ours to read."""
+"""The history's file: kept, shared between processes, and refused where it is not ours to read."""
 
 import multiprocessing
 import os
@@ -12,27 +12,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.ledger.history.database import MIGRATIONS, VERSION, HistoryError, migrate
+from nodectl.ledger.history.database import APPLICATION_ID, VERSION, HistoryError, create
 from nodectl.ledger.history.store import History, identity_of
 from nodectl.model.verdict import Outcome
 from nodectl.trials.verdict import judge, summarise
 from tests.ledger.history.measured import memory, tcp
 from tests.trials.trials import gaining
-
-# the first version's tables as they were released, and a row of each
-VERSION_1 = """
-CREATE TABLE run (id INTEGER PRIMARY KEY, time REAL NOT NULL, fleet TEXT NOT NULL, nodectl TEXT NOT NULL);
-CREATE TABLE measurement (run INTEGER NOT NULL REFERENCES run (id), identity TEXT NOT NULL, probe TEXT NOT NULL,
-    hosts TEXT NOT NULL, direction TEXT NOT NULL, value REAL NOT NULL, unit TEXT NOT NULL, expected REAL, spread REAL,
-    conditions TEXT NOT NULL);
-INSERT INTO run VALUES (1, 1000.0, 'fleet', '0.1');
-INSERT INTO measurement VALUES (1,
-    '["memory", ["gpu01"], "gpu01", "GB/s", "triad, method torch, threads 8", null]',
-    'memory', '["gpu01"]', 'gpu01', 21.5, 'GB/s', NULL, 0.02,
-    '{"kernel": "triad", "method": "torch", "threads": 8, "values_gb_s": [21.5]}');
-PRAGMA application_id = 1852072820;
-PRAGMA user_version = 1;
-"""
 
 
 @pytest.fixture
@@ -111,36 +96,19 @@ def test_trials_are_kept(path: Path) -> None:
     assert found["trials"][0]["size_bytes"] == 1024
 
 
-@pytest.mark.parametrize("start", range(VERSION + 1))
-def test_migrated_from_any_version_it_is_as_made_anew(tmp_path: Path, start: int) -> None:
-    def tables(name: str, first: int) -> list[tuple[str]]:
-        connection = sqlite3.connect(tmp_path / name, isolation_level=None)
-        migrate(connection, first)
-        migrate(connection)
-        found = connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
-        connection.close()
-        return found
-
-    assert tables("stepwise", start) == tables("new", VERSION)
-
-
-def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(VERSION_1)
-    connection.close()
-    before = path.read_bytes()
-    broken = (MIGRATIONS[0], ("CREATE TABLE half (id INTEGER)", "CREATE TABLE run (id INTEGER)"))
-    monkeypatch.setattr("nodectl.ledger.history.database.MIGRATIONS", broken)
-    with pytest.raises(HistoryError, match="already exists"):
-        History(path, "fleet")
-    assert path.read_bytes() == before
-
-
 def newer(path: Path) -> None:
     with History(path, "fleet") as history:
         history.add([memory("gpu01", 1.0)])
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {VERSION + 3}")
+    connection.close()
+
+
+def older(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        f"CREATE TABLE run (id INTEGER); PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 3"
+    )
     connection.close()
 
 
@@ -169,6 +137,7 @@ def folder(path: Path) -> None:
     ("spoil", "told"),
     [
         (newer, "newer nodectl"),
+        (older, "earlier development version"),
         (foreign, "another program"),
         (no_database, "is damaged"),
         (cut, "is damaged"),
@@ -206,7 +175,7 @@ def test_tables_that_another_nodectl_makes_at_this_moment_are_not_foreign(
                     closing(connect(path, timeout=0, isolation_level=None)) as other,
                     suppress(sqlite3.OperationalError),
                 ):
-                    migrate(other)
+                    create(other)
             return super().execute(statement, *rest)
 
     monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Raced))
