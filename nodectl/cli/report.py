@@ -40,7 +40,7 @@ from nodectl.report.jobs import job_document
 from nodectl.report.page.blocks import Nature, Origin
 from nodectl.report.page.content import Benched, Content, Found, Launched, Measured, Past, Trend, Tuned, Wired
 from nodectl.report.page.page import report_html
-from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.look import look
 
@@ -72,7 +72,7 @@ def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
     graph = graph or looked.graph
     fabric: Fabric | None = None
     if graph is not None:
-        fabric = judge_fabric(graph, Limits(), [host.name for host in source.hosts])
+        fabric = judge_fabric(graph, [host.name for host in source.hosts])
     answered = {name: node.recorded for name, node in looked.nodes.items() if node.recorded}
     return Wired(looked.nodes, fabric, origin_of(source, answered))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import EXISTING_PATH, FILE, FOLDER, Number, option, option_group, takes
+from nodectl.cli.options import EXISTING_PATH, FOLDER, option, option_group, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
@@ -18,8 +17,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import exit_status
 from nodectl.model.topology import Fabric, NcclEnvironment
 from nodectl.report.findings import whole_finding
-from nodectl.report.topology.svg import topology_svg
-from nodectl.report.topology.text import (
+from nodectl.report.topology import (
     MARK,
     environment_document,
     environment_yaml,
@@ -31,7 +29,7 @@ from nodectl.report.topology.text import (
     variables_yaml,
 )
 from nodectl.topology.env import propose
-from nodectl.topology.fabric.judge import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits, judge_fabric, unknown_fabric
+from nodectl.topology.fabric.judge import MAX_HOPS, judge_fabric, unknown_fabric
 from nodectl.topology.fabric.sources import graph_from, variables_graph
 from nodectl.topology.look import Looked, look
 
@@ -45,17 +43,11 @@ class _Options:
         type=EXISTING_PATH,
         metavar="FILE",
     )
-    max_hops: int | None = option(
-        "--max-hops", "Largest number of switches between two hosts.  Default: 3.", type=click.IntRange(1, 64)
-    )
-    max_oversubscription: float | None = option(
-        "--max-oversubscription",
-        "Largest ratio of a leaf's capacity down to that up.  Default: 1.",
-        type=Number(0.01),
+    max_hops: int = option(
+        "--max-hops", "Largest number of switches between two hosts.", type=click.IntRange(1, 64), default=MAX_HOPS
     )
     propose_env: bool = option("--propose-env", "Print each host's NCCL environment as an inventory, with the reasons.")
     write: Path | None = option("--write", "As DIR/<host>/nccl.yml.", type=FOLDER, metavar="DIR")
-    svg: Path | None = option("--svg", "Write the picture, too.", type=FILE, metavar="FILE")
     hosts: bool | None = option("--hosts/--no-hosts", "Whether to ask hosts for what a fabric's FILE does not tell.")
 
 
@@ -72,17 +64,13 @@ def topology(app: App, asked: _Options) -> None:
     app.only_looks()
     wanted = _hosts_for(app, asked.fabric_from)
     looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
-    limits = Limits(asked.max_hops or MAX_HOPS, asked.max_oversubscription or MAX_OVERSUBSCRIPTION)
-    judged = _judge(wanted, looked, asked.fabric_from, limits) if with_fabric else None
+    judged = _judge(wanted, looked, asked.fabric_from, asked.max_hops) if with_fabric else None
     proposed = None
     if asked.propose_env:
         proposed = propose([(host, looked.facts[host.name]) for host in wanted if host.name in looked.facts])
     findings = [*looked.findings, *(judged.findings if judged else ())]
     for environment in (proposed or {}).values():
         findings += environment.findings
-    if asked.svg is not None:
-        with writing(asked.svg, "--svg"):
-            replace_file(asked.svg, topology_svg(looked.nodes, judged), mode=0o644)
     if asked.write is not None and proposed is not None:
         _write(asked.write, proposed)
     _show(app, looked, judged, proposed, findings)
@@ -109,7 +97,7 @@ def _look(
     return look(app.source, app.profile_dirs, fabric=with_fabric and not is_described)
 
 
-def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
+def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, max_hops: int) -> Fabric:
     if fabric_from is not None:
         graph = graph_from(fabric_from, hosts, looked.guids)
     else:
@@ -117,9 +105,7 @@ def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, li
         if described is None:
             return unknown_fabric([host.name for host in hosts])
         graph = described
-    cards = looked.cards
-    ports = tuple(replace(port, card=cards.get((port.host, port.nic), "")) for port in graph.attachments)
-    return judge_fabric(replace(graph, attachments=ports), limits, [host.name for host in hosts])
+    return judge_fabric(graph, [host.name for host in hosts], max_hops)
 
 
 def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:

@@ -66,7 +66,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One host port on a switch; `nic` is as the source names it, `rail` where it says so, `card` what holds it."""
+    """One host port on a switch; `nic` is as the source names it, `rail` where it says so."""
 
     host: str
     nic: str
@@ -74,7 +74,6 @@ class Attachment:
     gbit_s: float | None = None
     speed: str = ""
     rail: str = ""
-    card: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +116,13 @@ class Rail:
 
 @dataclass(frozen=True, slots=True)
 class SwitchLoad:
-    """A switch with hosts: what they can send, and what its links to other switches can carry."""
+    """A switch: its hosts, and its ports towards hosts and away from them."""
 
     switch: str
     tier: int
     hosts: int
     ports_down: int
     ports_up: int
-    down_gbit_s: float | None
-    up_gbit_s: float | None
-    ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)

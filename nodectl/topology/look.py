@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 
 from nodectl.errors import ProfileError
@@ -45,13 +44,6 @@ class Looked:
             for port in ports_in(facts)
             if port.guid
         }
-
-    @property
-    def cards(self) -> dict[tuple[str, str], str]:
-        """(host, a name of its port) → the NIC that holds it."""
-        ports = [(host, port) for host, facts in self.facts.items() for port in ports_in(facts)]
-        names = (attrgetter("device"), attrgetter("netdev"), "{0.device}:{0.port}".format)
-        return {(host, name(port)): port.card for host, port in ports for name in names}
 
 
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:

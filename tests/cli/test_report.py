@@ -34,7 +34,7 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     told = json.loads(nodectl("--replay", "dgx-a100", "--output", "json", "report", "-o", str(out)).stdout)
     page = out.read_text(encoding="utf-8")
     assert told == {"schema": "nodectl.report/1", "file": str(out), "bytes": out.stat().st_size}
-    assert "Fleet report: dgx-a100" in page and "RECORDED DATA" in page and "Drawing of 8 GPUs" in page
+    assert "Fleet report: dgx-a100" in page and "RECORDED DATA" in page and "8 GPUs and 10 RDMA NICs" in page
 
     saved = []
     for command in ("health", "topology"):
@@ -47,7 +47,7 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     nodectl("report", "--no-hosts", "--title", "A <b> title", *saved, "-o", str(again))
     page = again.read_text(encoding="utf-8")
     assert "<title>A &lt;b&gt; title</title>" in page
-    assert "Drawing of 8 GPUs" in page and "dgx-a100, saved in health.json" in page
+    assert "8 GPUs and 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
 
 
 @pytest.mark.parametrize(

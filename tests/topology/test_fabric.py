@@ -4,7 +4,7 @@ import pytest
 
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, FabricGraph
-from nodectl.topology.fabric.judge import Distances, Limits, homes_of, judge_fabric, rank_order
+from nodectl.topology.fabric.judge import Distances, homes_of, judge_fabric, rank_order
 from tests.topology.fabrics import graph
 
 SPINE = [("l0", "s", 400.0), ("l1", "s", 400.0), ("l2", "s", 400.0)]
@@ -14,8 +14,8 @@ RAILS = [(f"n{n}", f"mlx5_{rail}", f"r{rail}", 400.0) for n in range(4) for rail
 ONE_LEAF = [(f"n{n}", f"mlx5_{rail}", "l0", 400.0) for n in range(3) for rail in range(2)]
 
 
-def judged(given_graph: FabricGraph, **limits: float) -> Fabric:
-    return judge_fabric(given_graph, Limits(int(limits.get("max_hops", 3)), limits.get("max_oversubscription", 1.0)))
+def judged(given_graph: FabricGraph, **limits: int) -> Fabric:
+    return judge_fabric(given_graph, max_hops=limits.get("max_hops", 3))
 
 
 def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
@@ -48,10 +48,7 @@ def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
         pytest.param(
             graph(HOSTS, [*SPINE[:2], ("l2", "s", 100.0)]),
             {},
-            [
-                ("warning", "fabric", "fabric_trunk_rate", "l2 - s"),
-                ("warning", "fabric", "fabric_oversubscription", "l2"),
-            ],
+            [("warning", "fabric", "fabric_trunk_rate", "l2 - s")],
             id="a slow cable",
         ),
         pytest.param(graph(RAILS[:-1]), {}, [("warning", "n3", "fabric_node", "")], id="a host with a port less"),
@@ -73,18 +70,12 @@ def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
         ),
         pytest.param(graph(ONE_LEAF), {}, [], id="all hosts with two NICs on one switch: built so"),
         pytest.param(
-            graph([(f"n{n}", "x", f"l{n % 2}", 400.0) for n in range(4)], [("l0", "s", 400.0), ("l1", "s", 400.0)]),
-            {},
-            [("warning", "fabric", "fabric_oversubscription", "l0")],
-            id="more below than above",
-        ),
-        pytest.param(
             graph(HOSTS, trunks_known=False), {}, [("unknown", "fabric", "fabric_hops", "")], id="no cables between"
         ),
     ],
 )
 def test_what_is_wrong_is_named(
-    given_graph: FabricGraph, limits: dict[str, float], expected: list[tuple[str, str, str, str]]
+    given_graph: FabricGraph, limits: dict[str, int], expected: list[tuple[str, str, str, str]]
 ) -> None:
     assert told(judged(given_graph, **limits)) == expected
 
@@ -101,5 +92,5 @@ def test_ranks_keep_hosts_of_a_leaf_and_of_a_pod_together() -> None:
 
 
 def test_unknown_hosts_come_last_as_the_inventory_has_them() -> None:
-    fabric = judge_fabric(graph(HOSTS, SPINE), Limits(), ["zz", "n2", "aa", "n0", "n1"])
+    fabric = judge_fabric(graph(HOSTS, SPINE), ["zz", "n2", "aa", "n0", "n1"])
     assert fabric.rank_order == ("n0", "n1", "n2", "zz", "aa")

@@ -9,7 +9,7 @@ import pytest
 
 from nodectl.errors import InventoryError, NodectlError, ParseError, UsageError
 from nodectl.model.host import Host
-from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import graph_from, variables_graph
 from tests.topology.fabrics import Fabric
 
@@ -38,7 +38,7 @@ def test_adapters_of_one_name_belong_to_nobody(tmp_path: Path) -> None:
     path.write_text(fabric.text().replace("gpu03 HCA-1", "gpu02 HCA-1"))
     graph = graph_from(path, (), {})
     assert graph.hosts == ("gpu01",) and len(graph.nameless) == 2
-    told = {(each.check, each.status.value) for each in judge_fabric(graph, Limits()).findings}
+    told = {(each.check, each.status.value) for each in judge_fabric(graph).findings}
     assert ("fabric_nameless", "unknown") in told
 
 
@@ -50,7 +50,7 @@ def test_an_inventory_names_its_hosts_and_adapters_by_guid(tmp_path: Path) -> No
     found = [(each.host, each.nic) for each in graph.attachments]
     assert found == [("gpu01.example.org", "mlx5_0"), ("gpu02.example.org", "HCA-1"), ("gpu09", "mlx5_4")]
     assert graph.missing == ("gpu10",) and graph.nameless == ()
-    told = [(each.host, each.check, each.status.value) for each in judge_fabric(graph, Limits()).findings]
+    told = [(each.host, each.check, each.status.value) for each in judge_fabric(graph).findings]
     assert ("gpu10", "fabric_host", "unknown") in told
 
 
@@ -110,7 +110,7 @@ def test_lldp_of_hosts_and_switches(
     one_file.write_text(json.dumps(documents))
     for path in (tmp_path, one_file):
         graph = graph_from(path, known, {})
-        fabric = judge_fabric(graph, Limits())
+        fabric = judge_fabric(graph)
         assert (fabric.max_hops, fabric.witness) == (hops, witness)
         assert {each.gbit_s for each in graph.attachments} == {100.0}
     assert fabric.findings[0].status.value == ("unknown" if hops is None else "ok")

@@ -108,16 +108,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """An SVG document of our own, in which all that hosts told is escaped; `summary` for those who do not see it."""
-
-    caption: str
-    summary: str
-    svg: str
-    origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
 class Strip:
     """A status of many hosts, one cell each in the order of the page's hosts; None is one that was not asked."""
 
@@ -171,7 +161,7 @@ class Fold:
     is_open: bool = False
 
 
-Block = Table | Chart | Drawing | Strips | HostSearch | Tally | Text | Fold
+Block = Table | Chart | Strips | HostSearch | Tally | Text | Fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,7 +22,6 @@ from nodectl.report.page.blocks import (
     Cell,
     Chart,
     ChartKind,
-    Drawing,
     Fold,
     Mark,
     Number,
@@ -37,8 +35,7 @@ from nodectl.report.page.blocks import (
 from nodectl.report.page.content import Benched, Content, Found, Launched, Past, Trend, Tuned, Wired
 from nodectl.report.page.figures import figures_section
 from nodectl.report.page.fleet import findings_section, fleet_sections, origin_of
-from nodectl.report.topology.svg import topology_svg
-from nodectl.report.topology.text import alike
+from nodectl.report.topology import alike
 
 _MOST_JOBS = 40
 _MOST_FAILURES = 20
@@ -347,14 +344,12 @@ def _number(value: object) -> str:
     return digits(value) if isinstance(value, float) or abs(value) < _MOST else str(value)
 
 
-# of more kinds of wiring the largest groups are drawn: a fleet of so many kinds is told by its findings
+# of more kinds of wiring the largest groups are shown: a fleet of so many kinds is told by its findings
 _MOST_KINDS = 4
-# a drawing of more switches is wider than any paper
-_MOST_SWITCHES = 64
 
 
 def wiring_section(wired: Sequence[Wired]) -> Section:
-    """Drawings and tables of all that is known; nothing where no host with GPUs was seen."""
+    """Tables of all that is known; nothing where no host with GPUs was seen."""
     missing = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
     return Section("wiring", "Wiring", tuple(chain.from_iterable(map(_wiring_blocks, wired))), missing)
 
@@ -363,13 +358,11 @@ def _wiring_blocks(one: Wired) -> Iterator[Block]:
     kinds = alike(one.nodes)
     for hosts, node in kinds[:_MOST_KINDS]:
         names = f"{fold(hosts)} ({counted(len(hosts), 'host')}, wired alike)" if len(hosts) > 1 else hosts[0]
-        # the drawing has one name above it, and the caption all
-        svg = topology_svg({hosts[0]: replace(node, recorded="")}, None)
-        yield Drawing(f"Inside of {names}", _words(node), svg, one.origin)
+        yield Text(_words(node))
         yield _uses(node, names, one)
     left = [host for hosts, _ in kinds[_MOST_KINDS:] for host in hosts]
     if left:
-        yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring, not drawn here: {fold(left)}.")
+        yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring, not shown here: {fold(left)}.")
     if one.fabric is not None and one.fabric.switches:
         yield from _fabric(one.fabric, one)
 
@@ -381,7 +374,7 @@ def _words(node: NodeTopology) -> str:
         if (use := node.gpu_nic.get(gpu.name)) is not None and use.nic is not None
     ]
     parts = f"{counted(len(node.gpus), 'GPU')} and {counted(len(node.nics), 'RDMA NIC')}"
-    return f"Drawing of {parts} by NUMA node. {'; '.join(uses)}."
+    return f"{parts}. {'; '.join(uses)}."
 
 
 def _uses(node: NodeTopology, names: str, one: Wired) -> Table:
@@ -410,26 +403,19 @@ def _uses(node: NodeTopology, names: str, one: Wired) -> Table:
 def _fabric(fabric: Fabric, one: Wired) -> Iterator[Block]:
     hops = "unknown" if fabric.max_hops is None else counted(fabric.max_hops, "switch")
     size = f"{counted(len(fabric.switches), 'switch')}, {counted(len(fabric.rank_order), 'host')}"
-    summary = f"The fabric, told by {fabric.source}: {size}, at most {hops} between two hosts."
-    if len(fabric.switches) <= _MOST_SWITCHES:
-        yield Drawing(summary, f"{summary} Its switches are in the table below.", topology_svg({}, fabric), one.origin)
+    yield Text(f"The fabric, told by {fabric.source}: {size}, at most {hops} between two hosts.")
     rows: list[tuple[Cell, ...]] = [
         (
             load.switch,
             Number(str(load.tier)),
             Number(str(load.hosts)),
-            Number(_rate(load.down_gbit_s)),
-            Number(_rate(load.up_gbit_s)),
-            Number("" if load.ratio is None else f"{load.ratio:.2f} : 1"),
+            Number(str(load.ports_down)),
+            Number(str(load.ports_up)),
         )
         for load in fabric.switches
     ]
-    columns = ("Switch", "Tier", "Hosts", "Down Gbit/s", "Up Gbit/s", "Oversubscription")
-    yield Table("Switches and their load", columns, rows, one.origin)
-
-
-def _rate(gbit_s: float | None) -> str:
-    return "" if gbit_s is None else f"{gbit_s:,.0f}"
+    columns = ("Switch", "Tier", "Hosts", "Ports down", "Ports up")
+    yield Table("Switches", columns, rows, one.origin)
 
 
 _MOST_DRIFTING = 24

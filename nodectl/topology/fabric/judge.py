@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,32 +225,20 @@ def tiers_of(graph: FabricGraph) -> dict[str, int]:
 
 
 def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
-    """Each switch's capacity towards hosts and away from them, by tier and name."""
+    """Each switch's ports towards hosts and away from them, by tier and name."""
     names, tiers = names_of(graph), tiers_of(graph)
-    down: dict[str, list[float | None]] = defaultdict(list)
-    up: dict[str, list[float | None]] = defaultdict(list)
+    down: Counter[str] = Counter()
+    up: Counter[str] = Counter()
     hosts: dict[str, set[str]] = defaultdict(set)
     for port in graph.attachments:
-        down[port.switch].append(port.gbit_s)
+        down[port.switch] += 1
         hosts[port.switch].add(port.host)
     for trunk in graph.trunks:
         for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
             # a cable between equals leads away from the hosts of both
-            (down if tiers[there] < tiers[here] else up)[here].append(trunk.gbit_s)
-    loads = [_load(names[switch], tiers[switch], len(hosts[switch]), down[switch], up[switch]) for switch in names]
+            (down if tiers[there] < tiers[here] else up)[here] += 1
+    loads = [SwitchLoad(names[switch], tiers[switch], len(hosts[switch]), down[switch], up[switch]) for switch in names]
     return tuple(sorted(loads, key=lambda load: (load.tier, natural(load.switch))))
-
-
-def _load(name: str, tier: int, hosts: int, down: list[float | None], up: list[float | None]) -> SwitchLoad:
-    below, above = _sum(down), _sum(up)
-    ratio = below / above if below and above else None
-    return SwitchLoad(name, tier, hosts, len(down), len(up), below, above, ratio)
-
-
-def _sum(rates: Iterable[float | None]) -> float | None:
-    listed = list(rates)
-    told_rates = [rate for rate in listed if rate is not None]
-    return sum(told_rates) if len(told_rates) == len(listed) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,22 +303,13 @@ def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, 
 # the host of a finding that blames no single one
 FABRIC = "fabric"
 MAX_HOPS = 3
-MAX_OVERSUBSCRIPTION = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The operator's limits: switches on the way between two hosts, and capacity below a leaf for each above it."""
-
-    max_hops: int = MAX_HOPS
-    max_oversubscription: float = MAX_OVERSUBSCRIPTION
 
 
 def too_far(
-    graph: FabricGraph, count: int | None, path: Sequence[str], limits: Limits, *, complete: bool
+    graph: FabricGraph, count: int | None, path: Sequence[str], max_hops: int, *, complete: bool
 ) -> Iterator[Finding]:
     """Yield the largest number of switches between two hosts, with the path that has it."""
-    expected = f"at most {counted(limits.max_hops, 'switch')} between any two hosts"
+    expected = f"at most {counted(max_hops, 'switch')} between any two hosts"
     if not complete:
         yield Finding(
             FABRIC,
@@ -351,7 +329,7 @@ def too_far(
             remedy="is it the output of a fabric with these hosts? Compare the names",
         )
     elif count is not None:
-        over = count > limits.max_hops
+        over = count > max_hops
         yield Finding(
             FABRIC,
             "fabric_hops",
@@ -415,26 +393,6 @@ def unseen(graph: FabricGraph) -> Iterator[Finding]:
             expected="a port on a switch",
             actual=f"not in {graph.source}",
             remedy="does it carry another name there? Else look at its ports (ibstat), or leave it out with --limit",
-        )
-
-
-def oversubscribed(switches: Sequence[SwitchLoad], limits: Limits) -> Iterator[Finding]:
-    """Leaves that can take more from their hosts than they can carry away."""
-    leaves = [switch for switch in switches if switch.tier == 1 and switch.ratio is not None]
-    over = sorted(
-        (leaf for leaf in leaves if (leaf.ratio or 0) > limits.max_oversubscription),
-        key=lambda switch: -(switch.ratio or 0),
-    )
-    if over:
-        worst = over[0]
-        yield _warning(
-            FABRIC,
-            "fabric_oversubscription",
-            subject=worst.switch,
-            expected=f"at most {limits.max_oversubscription:g}:1 of capacity to hosts and to other switches",
-            actual=f"{worst.ratio:.2f}:1 ({worst.down_gbit_s:g} Gbit/s below, {worst.up_gbit_s:g} above); "
-            f"{len(over)} of {len(leaves)} leaves are over",
-            remedy="more uplinks, or jobs inside one leaf; --max-oversubscription if it was built so",
         )
 
 
@@ -548,38 +506,6 @@ def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
             )
 
 
-# ens1f0np0 and ens1f1np1 are ports of one NIC, as are mlx5_0:1 and mlx5_0:2
-_PORT = re.compile(r"((?:en|ib)[a-z]{0,3}\d.*?)f\d+(?:np\d+)?|(.+):\d+")
-
-
-def _card(port: Attachment) -> str:
-    match = _PORT.fullmatch(port.nic)
-    return port.card or (match and (match[1] or match[2])) or ""
-
-
-def lacking_planes(graph: FabricGraph) -> Iterator[tuple[Finding, list[Attachment]]]:
-    """Yield a finding, with the ports, of each NIC that is on fewer switches than that NIC of most hosts.
-
-    Ports of one NIC on several switches are on planes of their own: one plane twice, or none, is half of the rate.
-    """
-    names = names_of(graph)
-    cards: dict[str, dict[str, list[Attachment]]] = defaultdict(lambda: defaultdict(list))
-    for port in graph.attachments:
-        if card := _card(port):
-            cards[card][port.host].append(port)
-    for card, ports_of in cards.items():
-        planes = {host: len({port.switch for port in ports}) for host, ports in ports_of.items()}
-        usual = majority(planes) or (max(planes.values()) if len(planes) < QUORUM else 0)
-        nics = {port.nic for ports in ports_of.values() for port in ports}
-        for host, ports in ports_of.items():
-            if planes[host] < usual:
-                where = "; ".join(f"{port.nic} on {names[port.switch]}" for port in ports)
-                absent = sorted(nics.difference(port.nic for port in ports), key=natural)
-                actual = where + (f"; {', '.join(absent)} on none" if absent else "")
-                said = {"expected": f"{usual} switches, one for each plane", "remedy": "look at the NIC's cables"}
-                yield _warning(host, "fabric_plane", subject=card, actual=actual, **said), ports
-
-
 def odd_sharing(shared: Mapping[str, Mapping[str, tuple[str, ...]]], homes: Mapping[str, object]) -> Iterator[Finding]:
     """Hosts with several NICs on one switch where most have each NIC on a switch of its own; else how it is built."""
     does = {host: host in shared for host in homes}
@@ -636,7 +562,7 @@ def _shared(switches: Mapping[str, tuple[str, ...]]) -> str:
     return "; ".join(f"{', '.join(nics)} on {switch}" for switch, nics in switches.items())
 
 
-def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) -> Fabric:
+def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = MAX_HOPS) -> Fabric:
     """All that can be told from the graph; hosts of which nothing is known come last, as `order` has them."""
     homes = homes_of(graph)
     distances = Distances(graph)
@@ -648,20 +574,17 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
     names = names_of(graph)
     path = tuple(names.get(place, place) for place in worst.path)
     loads, rails, shared = loads_of(graph), rails_of(graph), shared_switches(graph)
-    lacking = list(lacking_planes(graph))
-    told = {(finding.host, name) for finding, ports in lacking for name in ("", *(port.nic for port in ports))}
-    of_ports = (*odd_hosts(graph), *crossed_cables(graph, rails), *odd_sharing(shared, homes))
     findings = (
-        *too_far(graph, worst.hops, path, limits, complete=complete),
+        *too_far(graph, worst.hops, path, max_hops, complete=complete),
         *apart(parts),
         *without_name(graph),
         *unseen(graph),
-        *(finding for finding, _ in lacking),
-        *(finding for finding in of_ports if (finding.host, finding.subject) not in told),
+        *odd_hosts(graph),
+        *crossed_cables(graph, rails),
+        *odd_sharing(shared, homes),
         *slow_ports(graph),
         *slow_trunks(graph),
         *few_uplinks(loads),
-        *oversubscribed(loads, limits),
     )
     rest = [host for host in (*order, *sorted((*graph.hosts, *graph.missing), key=natural)) if host not in homes]
     return Fabric(
@@ -696,5 +619,5 @@ def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host
     if graph is None:
         return tuple(hosts)
     by_name = {host.name: host for host in hosts}
-    order = judge_fabric(graph, Limits(), list(by_name)).rank_order
+    order = judge_fabric(graph, list(by_name)).rank_order
     return tuple(by_name[name] for name in order if name in by_name)

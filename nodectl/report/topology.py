@@ -34,7 +34,7 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """Return the switches with their load, the greatest distance with its witness, rails, cables, and rank order."""
+    """Return the switches with their ports, the greatest distance with its witness, rails, cables, and rank order."""
     document = asdict(replace(fabric, findings=()))
     del document["findings"]
     document["switches"] = [{"name": switch.pop("switch"), **switch} for switch in document["switches"]]
@@ -125,7 +125,7 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     reasons: dict[str, list[str]] = defaultdict(list)
     for nic in node.nics:
         if nic.use != "training":
-            reasons[nic.use].append(nic_name(nic))
+            reasons[nic.use].append(_nic_name(nic))
     yield from (f"  not for training: {', '.join(names)} ({reason})" for reason, names in reasons.items())
     yield ""
     yield from (f"  {line}" for line in matrix(node).splitlines())
@@ -151,7 +151,7 @@ def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
     nic = nics[use.nic]
     times = f"{len(use.devices)} x " if use.devices[1:] else ""
     rate = f", {times}{nic.rate_gbit_s:g} Gbit/s {nic.link_layer or ''}".rstrip() if nic.rate_gbit_s else ""
-    return f"{gpu.name}{slot} {bar}{use.link}{bar} {' + '.join((nic_name(nic), *use.devices[1:]))}{rate}"
+    return f"{gpu.name}{slot} {bar}{use.link}{bar} {' + '.join((_nic_name(nic), *use.devices[1:]))}{rate}"
 
 
 def matrix(node: NodeTopology) -> str:
@@ -174,12 +174,11 @@ def fabric_text(fabric: Fabric) -> str:
     ]
     if fabric.witness:
         lines.append(f"    {' - '.join(fabric.witness)}")
-    rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP", "DOWN:UP")]
-    for tier, loads in sorted(by_tier(fabric).items(), reverse=True):
+    rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP")]
+    for tier, loads in sorted(_by_tier(fabric).items(), reverse=True):
         title = f"  {tier}" if tier else "  no host"
         down, up = _span(load.ports_down for load in loads), _span(load.ports_up for load in loads)
-        ratios = [load.ratio for load in loads if load.ratio is not None]
-        rows.append((title, str(len(loads)), down, up, f"{max(ratios):.2f}:1" if ratios else "-"))
+        rows.append((title, str(len(loads)), down, up))
     lines += aligned(rows).splitlines()
     for rail in fabric.rails:
         lines.append(f"  rail {rail.name}: {', '.join(rail.switches) or 'no switch of its own'}")
@@ -187,7 +186,7 @@ def fabric_text(fabric: Fabric) -> str:
     return "\n".join(lines)
 
 
-def by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
+def _by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
     """Return the switches of each tier; 0 has those to which no host leads."""
     tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
     for load in fabric.switches:
@@ -195,7 +194,7 @@ def by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
     return tiers
 
 
-def nic_name(nic: NodeNic) -> str:
+def _nic_name(nic: NodeNic) -> str:
     """Return `NIC0 mlx5_0`; once where both are the same."""
     return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
 

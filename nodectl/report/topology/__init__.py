@@ -1,1 +1,0 @@
-"""Hosts and fabric as text, JSON, an inventory, and a picture."""
