@@ -127,20 +127,10 @@ def describe_parcels(sent: Sequence[Parcel]) -> str:
     return f"code: {'; '.join(f'{parcel.describe()} of it are new to {fold(parcel.hosts)}' for parcel in sent)}"
 
 
-def _add_code(archive: tarfile.TarFile, code: Code) -> None:
-    """Add the code's files below `code/`, which is there without any, too: the job runs in it."""
-    folder = tarfile.TarInfo("code")
-    folder.type, folder.mode = tarfile.DIRTYPE, 0o700
-    archive.addfile(folder)
-    for path, place in code.files:
-        data, executable = _read_file(code.folder, path)
-        _add_file(archive, f"code/{place}", data, 0o700 if executable else 0o600)
-
-
-def _add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
+def _add_file(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     """Add a file with these bytes."""
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), mode
+    entry.size, entry.mode = len(data), 0o600
     archive.addfile(entry, io.BytesIO(data))
 
 

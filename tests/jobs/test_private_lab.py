@@ -55,7 +55,18 @@ def _careless(home: Path) -> tuple[Path, dict[str, str]]:
     return folder, {"HOME": str(home)}
 
 
-_KINDS = [_plain, _mounted, _sudo, _careless]
+def _cloned(home: Path) -> tuple[Path, dict[str, str]]:
+    folder = fill(home / "cloned", ".git/HEAD", "vendor/lib/.nodectlignore")
+    outside = {"etc": "/etc", "k": "../.ssh/config", "o": "../other", "env": "/proc/self/environ"}
+    for place, target in {"h": str(home), "vendor/lib/h": str(home), **outside}.items():
+        (folder / place).symlink_to(target)
+    for place in (".nodectlignore", ".gitignore", "vendor/lib/.nodectlignore"):
+        (folder / place).write_text("!h/.ssh/config\n!**\n")
+    (folder / "train.py").write_text("")
+    return folder, {"HOME": str(home)}
+
+
+_KINDS = [_plain, _mounted, _sudo, _careless, _cloned]
 
 
 @pytest.mark.parametrize(
