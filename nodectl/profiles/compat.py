@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodectl.common.counting import counted
 from nodectl.common.spelling import misspelt
@@ -36,28 +36,19 @@ _STRICT_ALGORITHMS = "2.24"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A way out by a change of the stack: in words, and the stack as it would be, to be judged by the same rules."""
-
-    text: str
-    stack: Stack
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
     """A reason why something cannot work, or may not; without a source it is general knowledge, which only warns.
 
-    `choices` become part of `nearest` where the rules accept them.
+    `nearest` is one change after which it works.
     """
 
     code: str
     reason: str
     source: str
     nearest: str = ""
-    choices: tuple[Choice, ...] = ()
     # a warning even though somebody says so: it costs something, but works
     mild: bool = False
-    # another stack may be the way out
+    # without a nearest choice of its own another stack is named
     other_stack: bool = False
     # the profiles are those of another machine; nodectl_misfit: allow makes it a warning
     misfit: bool = False
@@ -155,8 +146,7 @@ def _kernels(capability: str, stack: Stack, matrix: Matrix, architecture: str | 
     reason = f"torch {stack.torch} with CUDA {stack.cuda} holds code for {held}, and not for {capability}"
     on = f" on {architecture}" if architecture else ""
     source = "; ".join(dict.fromkeys(row.source for row in builds))
-    choices = tuple(build_choice(stack, row) for row in matrix.torch_rows(stack.torch))
-    yield Problem("gpu-without-kernels", reason + on, source, choices=choices, other_stack=True)
+    yield Problem("gpu-without-kernels", reason + on, source, other_stack=True)
 
 
 def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Problem]:
@@ -261,9 +251,9 @@ def _gpu_and_driver(row: GpuRow, stack: Stack) -> Iterator[Problem]:
     if stack.driver and other:
         drivers, branch, source = other
         reason = f"{row.name}, compute capability {row.compute_capability}, {drivers}"
-        choices = (Choice(f"driver branch {branch}", _with_driver(stack, branch=branch)),)
         installed = f"and the stack installs branch {stack.driver.branch}"
-        yield Problem("gpu-unknown-to-driver", f"{reason}, {installed}", source, choices=choices, other_stack=True)
+        nearest = f"driver branch {branch}"
+        yield Problem("gpu-unknown-to-driver", f"{reason}, {installed}", source, nearest, other_stack=True)
 
 
 def _flavour(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
@@ -272,18 +262,13 @@ def _flavour(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]
             continue
         other = "proprietary" if row.flavour == "open" else "open"
         nearest = f"driver flavour {other} (nodectl_overrides: stack.driver)"
-        choices = (Choice(nearest, _with_driver(stack, flavour=other)),)
         modules = f"the stack's driver has the {row.flavour} kernel modules, which compute capability {capability}"
         if row.from_capability and version_key(capability) < version_key(row.from_capability):
             reason = f"{modules} cannot use: they are for {row.from_capability} and later"
-            yield Problem("flavour-open", reason, row.source, choices=choices, other_stack=True)
+            yield Problem("flavour-open", reason, row.source, nearest, other_stack=True)
         if row.below_capability and version_key(capability) >= version_key(row.below_capability):
             reason = f"{modules} cannot use: from {row.below_capability} on only the other ones work"
-            yield Problem("flavour-proprietary", reason, row.source, choices=choices, other_stack=True)
-
-
-def _with_driver(stack: Stack, **changes: str) -> Stack:
-    return stack.model_copy(update={"driver": stack.driver and stack.driver.model_copy(update=changes)})
+            yield Problem("flavour-proprietary", reason, row.source, nearest, other_stack=True)
 
 
 def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
@@ -295,13 +280,11 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         return
     if stack.driver and version_key(stack.driver.branch) < version_key(row.min_driver)[:1]:
         reason = f"CUDA {stack.cuda} needs driver {row.min_driver}, and the stack installs branch {stack.driver.branch}"
-        branch = str(version_key(row.min_driver)[0])
-        choices = (Choice(f"driver branch {branch}", _with_driver(stack, branch=branch)),)
-        yield Problem("driver-branch-too-old", reason, row.source, choices=choices, other_stack=True)
+        nearest = f"driver branch {version_key(row.min_driver)[0]}"
+        yield Problem("driver-branch-too-old", reason, row.source, nearest, other_stack=True)
     if stack.driver and version_key(stack.driver.min) < version_key(row.min_driver):
         reason = f"CUDA {stack.cuda} needs driver {row.min_driver}, and the stack is content with {stack.driver.min}"
-        choices = (Choice(f"driver.min {row.min_driver}", _with_driver(stack, min=row.min_driver)),)
-        yield Problem("driver-min-too-old", reason, row.source, choices=choices)
+        yield Problem("driver-min-too-old", reason, row.source, f"driver.min {row.min_driver}")
 
 
 def nccl_problems(env: Mapping[str, str], nccl: str | None) -> Iterator[Problem]:
@@ -384,9 +367,7 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         return
     if version_key(stack.python.min) > version_key(stack.python.max):
         reason = f"python.min {stack.python.min} is above python.max {stack.python.max}"
-        lowered = PythonRange(min=stack.python.max, max=stack.python.max)
-        choices = (Choice(f"python.min {stack.python.max}", stack.model_copy(update={"python": lowered})),)
-        yield Problem("python-range", reason, _THEMSELVES, choices=choices)
+        yield Problem("python-range", reason, _THEMSELVES, f"python.min {stack.python.max}")
     row, builds = matrix.torch_row(stack), matrix.torch_rows(stack.torch)
     if row is not None:
         yield from _build(stack, row)
@@ -404,14 +385,10 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 def _not_released(stack: Stack, matrix: Matrix) -> Problem:
     around = matrix.releases.nearest(stack.torch or "")
     reason = f"there is no torch {stack.torch}: PyTorch released none between {' and '.join(around)}"
-    near = [
-        stack.model_copy(update={"torch": version, "packages": matrix.torchvision.along(stack.packages, version)})
-        for version in around
-    ]
-    choices = tuple(build_choice(other, row) for other in near for row in matrix.torch_rows(other.torch))
+    builds = [row for version in around for row in matrix.torch_rows(version)]
     # an index of a site may hold what the site has built
     of_site = "://" in (stack.index or "")
-    return Problem("torch-not-released", reason, matrix.releases.source, choices=choices, mild=of_site)
+    return Problem("torch-not-released", reason, matrix.releases.source, _nearest_build(stack, builds), mild=of_site)
 
 
 def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -437,32 +414,25 @@ def _names(stack: Stack, row: TorchRow) -> Iterator[Problem]:
     for field, name in named.items():
         if _BUILD.fullmatch(name) and name != row.index:
             reason = f"{field} names the build {name}, and CUDA {stack.cuda or 'none'} is the build {row.index}"
-            choices = (build_choice(stack, row),)
-            yield Problem(f"{field}-of-another-build", reason, _THEMSELVES, choices=choices, other_stack=True)
+            yield Problem(f"{field}-of-another-build", reason, _THEMSELVES, _row_text(row), other_stack=True)
 
 
 def _other_build(stack: Stack, builds: tuple[TorchRow, ...]) -> Problem:
     wanted = f"CUDA {stack.cuda}" if stack.cuda else "no CUDA"
     reason = f"torch {stack.torch} with {wanted} is no build of PyTorch's: there are {_builds_text(builds)}"
-    choices = tuple(build_choice(stack, row) for row in builds)
     # a CPU build exists of every torch, whether or not the matrix holds it
     source = builds[0].source if stack.cuda else ""
-    return Problem("torch-cuda-not-of-one-row", reason, source, choices=choices, other_stack=True)
+    return Problem("torch-cuda-not-of-one-row", reason, source, _nearest_build(stack, builds), other_stack=True)
 
 
 def _builds_text(builds: tuple[TorchRow, ...]) -> str:
     return ", ".join(row.index for row in builds)
 
 
-def build_choice(stack: Stack, row: TorchRow) -> Choice:
-    """Return the stack with another build of its torch, and what that build loads."""
-    local = "+" in (stack.torch or "")
-    torch = f"{(stack.torch or '').partition('+')[0]}" + (f"+{row.index}" if local else "")
-    index = stack.index if "://" in (stack.index or "") else row.index
-    libraries = {name: getattr(row, name) for name in ("cuda", "cudnn", "nccl")}
-    driver = None if row.cuda is None else stack.driver
-    changed = {"torch": torch, "index": index, "driver": driver, **libraries}
-    return Choice(_row_text(row), stack.model_copy(update=changed))
+def _nearest_build(stack: Stack, builds: Iterable[TorchRow]) -> str:
+    """Return the build whose CUDA is nearest to the stack's, of equals that of the newest torch; "" without any."""
+    of_kind = [row for row in builds if bool(row.cuda) == bool(stack.cuda)]
+    return _row_text(min(of_kind, key=lambda row: _distance(stack, row))) if of_kind else ""
 
 
 def _row_text(row: TorchRow) -> str:
@@ -480,8 +450,7 @@ def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
                 f"{stated} (the system's {name} is system.{field})"
             )
             source = "" if {field, "build"} & set(row.unsure) else row.source
-            choices = (Choice(f"{field}: {bundled}", stack.model_copy(update={field: bundled})),)
-            yield Problem(f"torch-{field}-not-of-one-row", reason, source, choices=choices)
+            yield Problem(f"torch-{field}-not-of-one-row", reason, source, f"{field}: {bundled}")
 
 
 def _python(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -495,19 +464,18 @@ def _python(stack: Stack, row: TorchRow) -> Iterator[Problem]:
                 f"{wanted.min} to {wanted.max}"
             )
             source = "" if "python" in row.unsure else row.source
-            choices = (_python_choice(stack, wanted, there),)
-            yield Problem("python-outside-wheel", reason, source, choices=choices, other_stack=True)
+            yield Problem("python-outside-wheel", reason, source, _python_within(wanted, there), other_stack=True)
 
 
 def _within(wanted: PythonRange, there: PythonRange) -> bool:
     return version_key(there.min) <= version_key(wanted.min) and version_key(wanted.max) <= version_key(there.max)
 
 
-def _python_choice(stack: Stack, wanted: PythonRange, there: PythonRange) -> Choice:
+def _python_within(wanted: PythonRange, there: PythonRange) -> str:
     low = max(wanted.min, there.min, key=version_key)
     high = min(wanted.max, there.max, key=version_key)
     inside = there if version_key(low) > version_key(high) else PythonRange(min=low, max=high)
-    return Choice(f"python {inside.min} to {inside.max}", stack.model_copy(update={"python": inside}))
+    return f"python {inside.min} to {inside.max}"
 
 
 def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -517,8 +485,8 @@ def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
         there = tuple(machine for machine in stack.architectures if machine in row.architectures) or row.architectures
         reason = f"torch {stack.torch} with CUDA {stack.cuda} has no wheels for {', '.join(lacking)}"
         source = "" if "architectures" in row.unsure else row.source
-        choices = (Choice(f"architectures: {', '.join(there)}", stack.model_copy(update={"architectures": there})),)
-        yield Problem("architecture-outside-wheel", reason, source, choices=choices, other_stack=True)
+        nearest = f"architectures: {', '.join(there)}"
+        yield Problem("architecture-outside-wheel", reason, source, nearest, other_stack=True)
 
 
 def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
@@ -535,10 +503,8 @@ def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     if not _within(stack.python, row.python):
         reason = f"numpy {numpy} has wheels for Python {row.python.min} to {row.python.max}, and the stack allows "
         allowed = f"{stack.python.min} to {stack.python.max}"
-        choices = (_python_choice(stack, stack.python, row.python),)
-        fits = [row.numpy_from for row in matrix.numpy if _within(stack.python, row.python)]
-        nearest = f"numpy {fits[-1]} for all of them" if fits else ""
-        yield Problem("numpy-python", reason + allowed, row.source, nearest, choices=choices, other_stack=True)
+        nearest = _python_within(stack.python, row.python)
+        yield Problem("numpy-python", reason + allowed, row.source, nearest, other_stack=True)
 
 
 def _systems(stack: Stack) -> Iterator[Problem]:
@@ -549,8 +515,7 @@ def _systems(stack: Stack) -> Iterator[Problem]:
         if meant and meant != system:
             others = tuple(meant if other == system else other for other in stack.os)
             reason = f"os: no host is {system}, did you mean {meant}?"
-            choices = (Choice(f"os: {', '.join(others)}", stack.model_copy(update={"os": others})),)
-            yield Problem("os-unknown", reason, _THEMSELVES, choices=choices)
+            yield Problem("os-unknown", reason, _THEMSELVES, f"os: {', '.join(others)}")
         elif not meant:
             yield Problem("os-unknown", f"os: the roles know no {system}", "")
 
@@ -602,64 +567,26 @@ def _package(stack: Stack, wanted: str) -> str | None:
     return next((version for name, version in stack.packages.items() if name.lower() == wanted), None)
 
 
-def with_nearest(
-    problems: Iterable[Problem],
-    current: Stack,
-    others: Callable[[], Iterable[Sequence[Choice]]],
-    judge: Callable[[Stack], frozenset[str]],
-) -> tuple[Problem, ...]:
-    """Return the problems with their ways out: a change of the stack is named only where the same rules accept it.
-
-    `judge` says which problems refuse a stack; `others` are whole stacks, the first group with a working one counts,
-    and they are read only where another stack may be the way out.
-    """
-    listed = tuple(problems)
-    if not any(problem.other_stack or problem.choices for problem in listed):
-        return listed
-    whole = _nearest_of(current, others(), judge) if any(problem.other_stack for problem in listed) else None
-    return tuple(_naming(problem, current, whole, judge) for problem in listed)
+def nearest_stack(current: Stack, stacks: Mapping[str, Stack], works: Callable[[Stack], bool]) -> str:
+    """Return the stack that works and is nearest to the current one, in words."""
+    for name, stack in sorted(stacks.items(), key=lambda item: (_distance(current, item[1]), item[0])):
+        if works(stack):
+            return f"stack {name}"
+    return "none of the stacks known here works with this hardware and host"
 
 
-def _nearest_of(
-    current: Stack, groups: Iterable[Sequence[Choice]], judge: Callable[[Stack], frozenset[str]]
-) -> str | None:
-    for group in groups:
-        working = [choice for choice in group if not judge(choice.stack)]
-        if working:
-            return min(working, key=lambda choice: (_distance(current, choice.stack), choice.text)).text
-    return None
-
-
-def _naming(problem: Problem, current: Stack, whole: str | None, judge: Callable[[Stack], frozenset[str]]) -> Problem:
-    """Return the problem with what works in its place.
-
-    Another stack, then the nearest change after which nothing refuses.
-
-    Where none does, changes that take this problem away and bring no other: the rest has choices of its own.
-    """
-    ordered = sorted(problem.choices, key=lambda choice: _distance(current, choice.stack))
-    left = [(choice.text, judge(choice.stack)) for choice in ordered]
-    texts = [whole] if whole and problem.other_stack else []
-    texts += [text for text, codes in left if not codes][:1]
-    texts = texts or [text for text, codes in left if problem.code not in codes and codes <= judge(current)][:1]
-    texts += [problem.nearest] if problem.nearest else []
-    if not texts and problem.other_stack:
-        texts = ["none of the stacks known here works with this hardware and host"]
-    return replace(problem, nearest=" or ".join(texts))
-
-
-def _distance(current: Stack, other: Stack) -> tuple[float, ...]:
-    """Return how far the other stack's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
-    ours, theirs = _cuda_number(current), _cuda_number(other)
+def _distance(current: Stack, other: Stack | TorchRow) -> tuple[float, ...]:
+    """Return how far the other's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
+    ours, theirs = _cuda_number(current.cuda), _cuda_number(other.cuda)
     newest = tuple(-part for part in version_key((other.torch or "0").partition("+")[0]))
     if ours is None or theirs is None:
         return (0.0 if ours is theirs else 1.0, *newest)
     return (abs(ours - theirs), *newest)
 
 
-def _cuda_number(stack: Stack) -> float | None:
+def _cuda_number(cuda: str | None) -> float | None:
     """12.1 as 1201: a step of a major version is further than any minor one."""
-    if stack.cuda is None:
+    if cuda is None:
         return None
-    major, minor, *_ = (*version_key(stack.cuda), 0)
+    major, minor, *_ = (*version_key(cuda), 0)
     return major * 100.0 + minor

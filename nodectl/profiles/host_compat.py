@@ -100,7 +100,7 @@ def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     if stack.os and key not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
         source = stack.sources.get("os", claimed)
-        yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)
+        yield Problem("os", reason, source, other_stack=True)
     else:
         yield from glibc_problems(key, stack, matrix)
     if stack.architectures and node.architecture not in stack.architectures:

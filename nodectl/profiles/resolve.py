@@ -13,7 +13,7 @@ from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.addresses import addresses
-from nodectl.profiles.compat import Choice, IncompatibleError, Problem, profile_problems, with_nearest
+from nodectl.profiles.compat import IncompatibleError, Problem, nearest_stack, profile_problems
 from nodectl.profiles.families import Family, family_of
 from nodectl.profiles.gpus import completed, composed, is_composed
 from nodectl.profiles.host_compat import HostLook, host_problems
@@ -235,33 +235,33 @@ def _judge(
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Problems of the profiles with each other and with the host, each with its nearest working choice."""
 
-    def of_profiles(stack: Stack) -> Iterator[Problem]:
-        return profile_problems(merged.hardware, stack, merged.tuning, matrix())
+    def of_profiles(stack: Stack) -> tuple[Problem, ...]:
+        return tuple(profile_problems(merged.hardware, stack, merged.tuning, matrix()))
 
-    def of_host(stack: Stack) -> Iterator[Problem]:
-        if look is not None:
-            yield from host_problems(merged.hardware, stack, merged.tuning, look, matrix())
+    def of_host(stack: Stack) -> tuple[Problem, ...]:
+        return tuple(host_problems(merged.hardware, stack, merged.tuning, look, matrix())) if look else ()
 
     gpus = merged.hardware.gpus
     cuda_wanted = bool(merged.stack.cuda) if gpus is None else gpus > 0
 
-    def refusing(stack: Stack) -> frozenset[str]:
-        problems = (*of_profiles(stack), *of_host(stack))
-        # that the profile is another machine's is the same with any stack
-        codes = {
-            problem.code for problem in problems if problem.refuses and (problem.other_stack or not problem.misfit)
-        }
+    def works(stack: Stack) -> bool:
         # a CPU build runs beside GPUs that are only seen, and is no way out for who asked for CUDA
-        return frozenset(codes | ({"cuda-wanted"} if bool(stack.cuda) != cuda_wanted else set()))
+        if bool(stack.cuda) != cuda_wanted:
+            return False
+        # that the profile is another machine's is the same with any stack
+        problems = (problem for problem in (*of_profiles(stack), *of_host(stack)) if problem.refuses)
+        return not any(problem.other_stack or not problem.misfit for problem in problems)
 
-    def others() -> Iterator[Sequence[Choice]]:
-        yield [Choice(f"stack {name}", stack) for name, stack in load_stacks(extra_dirs, changes).items()]
-        if changes:
-            plain = load_stacks(extra_dirs).items()
-            yield [Choice(f"stack {name} without {OVERRIDES}.stack", stack) for name, stack in plain]
-
-    both = (of_profiles(merged.stack), of_host(merged.stack))
-    first, second = (with_nearest(problems, merged.stack, others, refusing) for problems in both)
+    first, second = of_profiles(merged.stack), of_host(merged.stack)
+    if any(problem.other_stack and not problem.nearest for problem in (*first, *second)):
+        named = nearest_stack(merged.stack, load_stacks(extra_dirs, changes), works)
+        first, second = (
+            tuple(
+                replace(problem, nearest=problem.nearest or named) if problem.other_stack else problem
+                for problem in problems
+            )
+            for problems in (first, second)
+        )
     return first, second
 
 

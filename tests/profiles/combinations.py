@@ -83,7 +83,7 @@ REFUSED = (
         "dgx-a100",
         "cu128",
         "CUDA 12.8 needs driver 525, and this host keeps 470.57.02",
-        "stack cu118 or nodectl_driver: manage, which installs branch 580",
+        "nodectl_driver: manage, which installs branch 580",
         look={"driver": {"version": "470.57.02", "origin": "apt"}},
         driver="keep",
     ),
@@ -92,7 +92,7 @@ REFUSED = (
         "dgx-a100",
         "cu13",
         "needs driver 580, and this host keeps 535.183.01",
-        "stack cu129 or a driver from 580 on, installed by whoever owns this one",
+        "a driver from 580 on, installed by whoever owns this one",
         look={"driver": {"version": "535.183.01", "origin": "dgx"}},
     ),
     Combination(
@@ -134,7 +134,7 @@ REFUSED = (
         "dgx-a100",
         "cu128",
         "open kernel modules, which compute capability 7.0 cannot use",
-        "stack cu126 or driver flavour proprietary",
+        "driver flavour proprietary",
         overrides={"hardware": {"gpu": V100}},
     ),
     Combination(
@@ -198,7 +198,7 @@ REFUSED = (
         "dgx-a100",
         "cu128",
         "numpy 1.26.4 has wheels for Python 3.9 to 3.12, and the stack allows 3.10 to 3.13",
-        "python 3.10 to 3.12 or numpy 2.1 for all of them",
+        "python 3.10 to 3.12",
         overrides={"stack": {"packages": {"numpy": "1.26.4"}}},
     ),
     Combination(
