@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
@@ -12,8 +11,6 @@ from statistics import median
 NORMAL_MAD = 1.4826
 # of fewer that differ nobody can say who is right
 QUORUM = 3
-# Huber's: beyond so many deviations a value counts less; and how often weights and line are fitted in turn
-_HUBER, _PASSES = 1.345, 30
 
 
 def robust_deviation(values: Iterable[float], center: float = 0.0) -> float:
@@ -30,45 +27,6 @@ def student_t(probability: float, degrees: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """y = start + slope * x; `start_error` and `slope_error` are half of their 95 % confidence intervals."""
-
-    start: float
-    slope: float
-    start_error: float
-    slope_error: float
-
-
-def relative_line(samples: Sequence[tuple[float, float]]) -> Line:
-    """Return the line through (x, y) by relative error, both of its parts 0 or more; needs three samples.
-
-    Huber's weights: a single value that is far off hardly moves it.
-    """
-    import numpy as np
-    from scipy.optimize import nnls
-
-    x, y = np.array(samples, dtype=float).T
-    # the relative miss is `design @ (start, slope) - 1`; columns of one size, as x may be a million times y
-    sizes = np.array([1.0, x.max()])
-    design = np.column_stack((1 / y, x / y / sizes[1]))
-    weights, parts = np.ones(len(y)), np.zeros(2)
-    for _ in range(_PASSES):
-        before = parts
-        parts, _ = nnls(design * np.sqrt(weights)[:, None], np.sqrt(weights))
-        misses = np.abs(design @ parts - 1)
-        bound = _HUBER * robust_deviation(misses.tolist())
-        weights = np.divide(bound, misses, out=np.ones_like(misses), where=misses > bound)
-        if np.allclose(parts, before, rtol=1e-9, atol=0):
-            break
-    degrees = len(y) - 2
-    square = float((weights * misses**2).sum()) / degrees
-    variances = square * np.diag(np.linalg.inv((design * weights[:, None]).T @ design))
-    errors = student_t(0.975, degrees) * np.sqrt(variances) / sizes
-    start, slope = parts / sizes
-    return Line(float(start), float(slope), float(errors[0]), float(errors[1]))
 
 
 def student_p(t: float, degrees: int) -> float:

@@ -129,7 +129,7 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
     assert (only.conditions["complete"], only.conditions["verdict_size"]) == (False, None)
 
 
-def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_three_sizes_the_ends_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (1 << 10, 1 << 16, 1 << 22)
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
@@ -141,13 +141,8 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
             told += [ready(rank), *proven(rank)]
         return Answer(told)
 
-    notes: list[str] = []
-    found = probe(fleet_of(monkeypatch, answers), sizes=Sizes(sizes), notes=notes)
-    first = found.measurements[0].conditions
-    assert first["alpha_us"] == pytest.approx(50)
-    assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
+    found = probe(fleet_of(monkeypatch, answers), sizes=Sizes(sizes))
     assert [each.conditions["verdict_size"] for each in found.measurements] == ["small", None, "large"]
-    assert any("all_reduce: 50.0 us to start, then 2.00 GB/s" in line for line in notes)
 
 
 def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

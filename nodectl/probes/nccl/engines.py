@@ -21,7 +21,6 @@ from nodectl.probes.budget import left_s
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.gang import Member, Played, culprits, play
 from nodectl.probes.nccl.fleet import NAME, Group, common
-from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import HostLog, choice, choice_in, host_log_of, judged, sockets_judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, left_out, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
@@ -80,7 +79,7 @@ def measure_by_torch(transport: Transport, group: Group, run: Run) -> ProbeResul
         findings.append(
             incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
         )
-    return ProbeResult(tuple(with_fits(measured)), tuple(findings))
+    return ProbeResult(tuple(measured), tuple(findings))
 
 
 def _members(group: Group, run: Run, left: float | None) -> list[Member]:
@@ -291,7 +290,7 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
         findings.append(incomplete(group, len(cases), cut or [finding.actual for finding in findings[:1]]))
     loaded = {"nccl": logs[0].log.version if logs[0].log else None, "programs": first.programs}
     measured = measurements(cases, group, run, logs, loaded, complete=complete)
-    return ProbeResult(tuple(with_fits(measured)), tuple(findings))
+    return ProbeResult(tuple(measured), tuple(findings))
 
 
 def read(

@@ -1,14 +1,10 @@
-"""Models of collectives: nccl-tests' bus bandwidth, the most of it that links allow, and a line fitted over sizes."""
+"""Models of collectives: nccl-tests' bus bandwidth, and the most of it that links allow."""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nodectl.common.statistics import relative_line, robust_deviation
-from nodectl.common.units import format_size_rounded, format_value
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.probes.nccl.fleet import Group, Part, Route
@@ -157,107 +153,7 @@ def named(collective: str) -> str:
     return _NAMES.get(collective, collective)
 
 
-# sizes that tell a start-up time from a bandwidth
-LEAST_SIZES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Hold where a value lies with 95 % confidence."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class AlphaBeta:
-    """The fitted line; `error` is by what part the measurements usually miss it, `worst` the largest part."""
-
-    alpha_s: float
-    beta_s_per_byte: float
-    alpha_interval: Interval
-    beta_interval: Interval
-    error: float
-    worst: float
-    count: int
-
-    @property
-    def bandwidth_gb_s(self) -> float:
-        """Return what large transfers come to, in GB/s of 1e9 bytes."""
-        return 1 / self.beta_s_per_byte / 1e9
-
-    @property
-    def half_size_bytes(self) -> float:
-        """The size that reaches half of the bandwidth: below it the start-up time counts, above it the link."""
-        return self.alpha_s / self.beta_s_per_byte
-
-    def time_s(self, size_bytes: float) -> float:
-        """Return how long a transfer of this size should take."""
-        return self.alpha_s + self.beta_s_per_byte * size_bytes
-
-
-def fit_alpha_beta(samples: Sequence[tuple[float, float]]) -> AlphaBeta:
-    """Return the line through (size in bytes, seconds), by relative error, so that small sizes count, too.
-
-    Robust: single stalled repetitions hardly move it. UsageError where the sizes are too few to tell the two apart.
-    """
-    if any(size < 0 or seconds <= 0 or not math.isfinite(size + seconds) for size, seconds in samples):
-        raise UsageError("a transfer has no time or a negative size", "leave runs out that measured nothing")
-    if len({size for size, _ in samples}) < LEAST_SIZES:
-        raise UsageError("a fit of start-up time and bandwidth needs 3 sizes", "measure sizes from 1 KiB to 64 MiB")
-    line = relative_line(samples)
-    if line.slope <= 0:
-        raise UsageError(
-            "large transfers take no longer than small ones", "measure larger sizes: these show the start-up only"
-        )
-    misses = [(line.start + line.slope * size - seconds) / seconds for size, seconds in samples]
-    return AlphaBeta(
-        line.start,
-        line.slope,
-        Interval(max(0.0, line.start - line.start_error), line.start + line.start_error),
-        Interval(max(0.0, line.slope - line.slope_error), line.slope + line.slope_error),
-        robust_deviation(misses),
-        max(abs(miss) for miss in misses),
-        len(samples),
-    )
-
-
 _BITS = 8
-
-
-def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
-    """Return, by collective, where three sizes were measured and larger ones take longer."""
-    series: dict[str, list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        series[str(measurement.conditions["collective"])].append(measurement)
-    by_collective = {}
-    for collective, of_collective in series.items():
-        samples = [
-            (size(measurement), time_us / 1e6) for measurement in of_collective for time_us in _times_us(measurement)
-        ]
-        if len({size for size, _ in samples}) < LEAST_SIZES:
-            continue
-        try:
-            by_collective[collective] = fit_alpha_beta(samples)
-        except UsageError:
-            continue
-    return by_collective
-
-
-def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements, each with the fit of its collective."""
-    by_collective = fits(measurements)
-    return [measurement.with_conditions(**_fit(by_collective, measurement)) for measurement in measurements]
-
-
-def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
-    """Return a line for the operator for each collective: start-up time, bandwidth, and how well the fit holds."""
-    return [
-        f"nccl: {hosts}: {collective}: {format_value(fit.alpha_s * 1e6, 'us')} to start, then "
-        f"{format_value(fit.bandwidth_gb_s, 'GB/s')}; half of that at {format_size_rounded(round(fit.half_size_bytes))}"
-        f"; the sizes miss it by {100 * fit.error:.2g} %"
-        for collective, fit in by_collective.items()
-    ]
 
 
 def size(measurement: Measurement) -> int:
@@ -295,22 +191,3 @@ def _links(part: Part, backend: str, route: Route | None, hosts: int) -> NodeLin
     if hosts > 1 and (not nics or len(nics) < len(chosen)):
         return None
     return NodeLinks(part.ranks, route.inside_gb_s or 0.0, nics)
-
-
-def _fit(by_collective: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
-    fit = by_collective.get(str(measurement.conditions["collective"]))
-    if fit is None:
-        return {}
-    return {
-        "alpha_us": fit.alpha_s * 1e6,
-        "alpha_interval_us": [fit.alpha_interval.low * 1e6, fit.alpha_interval.high * 1e6],
-        # of the whole buffer over the time; times the bus factor it is the bus bandwidth
-        "fit_algbw_gb_s": fit.bandwidth_gb_s,
-        "fit_error": fit.error,
-        "fit_worst": fit.worst,
-    }
-
-
-def _times_us(measurement: Measurement) -> list[float]:
-    times_us = measurement.conditions.get("times_us")
-    return [float(event) for event in times_us] if isinstance(times_us, list) else []

@@ -34,7 +34,7 @@ from nodectl.probes.nccl.fleet import (
     node_groups,
     rail_groups,
 )
-from nodectl.probes.nccl.models import COLLECTIVES, fit_lines, fits
+from nodectl.probes.nccl.models import COLLECTIVES
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
@@ -250,15 +250,8 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
     if run.options.by_itself:
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
-        result = by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))
-    else:
-        result = together(transport, groups, one)
-    if run.options.scope != "pairs":
-        for hosts in dict.fromkeys(measurement.hosts for measurement in result.measurements):
-            of_group = [measurement for measurement in result.measurements if measurement.hosts == hosts]
-            for line in fit_lines(fits(of_group), ", ".join(hosts)):
-                note(line)
-    return result
+        return by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))
+    return together(transport, groups, one)
 
 
 def _blame(
