@@ -27,8 +27,6 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.failures",
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",
-    "nodectl.payload.jobs.nsys",
-    "nodectl.payload.jobs.pace",
     "nodectl.payload.jobs.standing",
     "nodectl.workloads.ds_config",
     "nodectl.workloads.meaning",

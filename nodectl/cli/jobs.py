@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,10 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import Seconds, argument, option, option_group, output_option, seconds_ago, takes, text_option
 from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
-from nodectl.common.counting import counted
-from nodectl.common.files import local_path
 from nodectl.common.nodeset import fold
-from nodectl.common.paths import state_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
-from nodectl.errors import NodectlError, UsageError
+from nodectl.errors import UsageError
 from nodectl.jobs.black_box import explained, of_its_end, recall, telling
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
@@ -32,9 +29,8 @@ from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
 from nodectl.jobs.seen import note_jobs, started_jobs
-from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
-from nodectl.model.job import Job, JobState, Pulse, RankTrace, TraceReport
+from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets
 from nodectl.report.jobs import (
     conclusion,
@@ -45,15 +41,12 @@ from nodectl.report.jobs import (
     look_text,
     taking_document,
     takings_text,
-    trace_document,
-    trace_text,
     watch_document,
     watch_text,
     why_text,
 )
 from nodectl.report.metrics import jobs_metrics
 
-LIMIT_MIB = 1024
 _WAITS_S = 20.0
 _LOOK_EVERY_S = 30.0  # at a job that stands still
 _HOME = "\x1b[H\x1b[J"
@@ -315,31 +308,6 @@ def watch(app: App, asked: _Watch) -> None:
 
 
 @jobs.command()
-@click.option(
-    "--to",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Copy the traces into this folder.",
-)
-@click.option(
-    "--size-limit",
-    "limit_mib",
-    type=click.IntRange(1),
-    default=LIMIT_MIB,
-    show_default=True,
-    metavar="MIB",
-    help="Copy no traces whose total size is larger.",
-)
-@click.argument("job", default="last", shell_complete=completing.job)
-@click.pass_obj
-def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
-    """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
-    _, selected = _find(app, job)
-    raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit_mib))
-
-
-@jobs.command()
 @click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def stop(app: App, job: str) -> None:
@@ -449,16 +417,8 @@ def stop_job(
     return problems
 
 
-def conclude(
-    app: App,
-    job_id: str,
-    gone: Mapping[str, str],
-    more: Callable[[Job], tuple[Mapping[str, object], str]] | None = None,
-) -> int:
-    """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked.
-
-    What `more` tells of the job when it has ended stands in front of that, and in the same document.
-    """
+def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
+    """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
 
     def read() -> Job:
         return read_listing(app, job_id, gone=gone).find(job_id)
@@ -468,9 +428,7 @@ def conclude(
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
         ended = read()
-    document, text = more(ended) if more is not None else ({}, "")
-    document = {"jobs": [job_document(ended)], **document}
-    app.show("jobs", document, "\n\n".join(filter(None, (text, conclusion(ended)))))
+    _show(app, [ended], conclusion(ended))
     if ended.state is JobState.FINISHED:
         return 0
     return 3 if ended.state is JobState.UNKNOWN else 1
@@ -513,62 +471,3 @@ def _note_problems(problems: Mapping[str, str]) -> None:
 
 def _show(app: App, selected: Sequence[Job], text: str) -> None:
     app.show("jobs", {"jobs": [job_document(job) for job in selected]}, text)
-
-
-def show_trace(app: App, hosts: Sequence[Host], job: Job, folder: Path | None, limit_mib: int) -> int:
-    """Print the figures, bring the files where a folder is named; 3 where something is missing, else 0."""
-    report, traces = read_report(app, hosts, job)
-    document, text = shown(report)
-    status = 0 if report.ranks and not report.problems else 3
-    if folder is not None:
-        whole, files = gathered(app, hosts, job.id, traces, folder, limit_mib)
-        document["files"], status = files, status if whole else 3
-    app.show("trace", {"job": job.id, "trace": document}, text)
-    return status
-
-
-def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport, Sequence[RankTrace]]:
-    """Return what the hosts' traces tell; a rank that is to have one and has none is named."""
-    traces, problems = read_traces(app.transport, hosts, job.id, app.forks)
-    places = job.nodes or job.hosts
-    expected = {rank: places[rank // job.nproc_per_node] for rank in range(len(places) * job.nproc_per_node)}
-    return judge(traces, problems, expected), traces
-
-
-def shown(report: TraceReport) -> tuple[dict[str, object], str]:
-    """Return it as document and as text."""
-    return trace_document(report), trace_text(report)
-
-
-def gathered(
-    app: App, hosts: Sequence[Host], job_id: str, traces: Sequence[RankTrace], folder: Path, limit_mib: int = LIMIT_MIB
-) -> tuple[bool, dict[str, object]]:
-    """Bring the files, and say so; whether all came, and what came where."""
-    done = gather(app.transport, hosts, job_id, traces, folder, forks=app.forks, limit_mib=limit_mib)
-    size = f"{done.size_bytes / MIB:.1f} MiB"
-    if done.too_large:
-        note(f"the traces stay on the hosts: {size} is more than {limit_mib} MiB")
-        note(f"  to bring them: nodectl jobs trace {job_id} --to DIR --size-limit MIB")
-    elif done.files:
-        note(f"traces: {counted(done.files, 'file')}, {size}, in {done.folder}")
-    for host, problem in done.problems.items():
-        note(f"{host}: its traces were not brought: {problem}")
-    facts = {
-        "folder": str(done.folder),
-        "files": done.files,
-        "size_bytes": done.size_bytes,
-        "problems": dict(done.problems),
-    }
-    return not done.too_large and not done.problems, facts
-
-
-def at_the_end(app: App, job: Job, hosts: Sequence[Host]) -> tuple[dict[str, object], str]:
-    """Return what a launch says of its traces: the files go below the state folder."""
-    report, traces = read_report(app, hosts, job)
-    document, text = shown(report)
-    try:
-        if any(trace.file for trace in traces):
-            document["files"] = gathered(app, hosts, job.id, traces, local_path(state_dir() / "traces", job.id))[1]
-    except NodectlError as error:  # what became of the job is said all the same
-        note(f"the traces stay on the hosts: {error.message}")
-    return {"trace": document}, text

@@ -16,7 +16,7 @@ from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
+from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt, RankTrace
 from nodectl.payload.jobs.failures import FOLLOWED, SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -178,7 +178,21 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
         remarks=dissent,
+        traces=_traces(newest, names, roster, int(plan["nproc_per_node"])),
     )
+
+
+def _traces(
+    newest: Mapping[int, Report], names: Sequence[str], roster: Sequence[int], ranks: int
+) -> tuple[RankTrace, ...]:
+    """Return the traces of the newest attempt in the order of the ranks; a host reports its own `ranks` only."""
+    rows = [
+        RankTrace(names[place], **row)
+        for place, report in newest.items()
+        for row in report.document.get("traces") or ()
+        if row["attempt"] == report.attempt and place in roster and row["rank"] // max(1, ranks) == roster.index(place)
+    ]
+    return tuple(sorted(rows, key=lambda row: row.rank))
 
 
 def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

@@ -25,8 +25,6 @@ NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
 TRACERS = TORCH, NSYS = ("torch", "nsys")
-TRACE_SKIP, TRACE_STEPS = 10, 5
-_TRACE_S = 120.0
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
@@ -83,21 +81,11 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Tracing:
-    """Ranks are profiled by `tool` (torch, nsys): `steps` steps behind the first `skip` ones, at most `longest_s`."""
-
-    tool: str
-    skip: int = TRACE_SKIP
-    steps: int = TRACE_STEPS
-    longest_s: float = _TRACE_S
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
     """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
 
     `module`: the script is a module's name. `chdir` is a folder that the hosts have; empty where the code is copied.
-    `conda` is an environment by its prefix, in the place of the plan's venv.
+    `conda` is an environment by its prefix, in the place of the plan's venv. `trace` is the profiler (torch, nsys).
     """
 
     engine: str = TORCHRUN
@@ -107,7 +95,7 @@ class Start:
     conda: str = ""
     numa_binding: str = ""
     container: Container | None = None
-    trace: Tracing | None = None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ A key that stands in no type is dropped. Numbers and texts are bounded; what is 
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -135,6 +134,20 @@ class LeftRow(TypedDict, total=False):
     more_shared_memory: Rank
 
 
+class TraceRow(TypedDict):
+    """The summary of a traced rank."""
+
+    rank: Rank
+    attempt: Rank
+    problem: Line
+    steps: Rank
+    step_ms: NotRequired[Number]
+    compute_percent: NotRequired[Number]
+    communication_percent: NotRequired[Number]
+    overlap_percent: NotRequired[Number]
+    idle_percent: NotRequired[Number]
+
+
 class StateRow(TypedDict):
     """A host's state of a job."""
 
@@ -186,6 +199,7 @@ class _JobRow(TypedDict):
     processes: Rank
     state: StateRow
     stopped_by: NotRequired[Word]
+    traces: NotRequired[list[TraceRow]]
 
 
 def _of_its_plan(row: Any) -> Any:
@@ -286,47 +300,6 @@ class TakingRow(ExamineRow):
     why: Line
     host: MachineRow
     times: NotRequired[dict[Word, Time]]
-
-
-_Us: TypeAlias = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
-
-
-class StepRow(TypedDict):
-    """A step of a trace."""
-
-    number: Whole
-    step_us: _Us
-    collectives_us: _Us
-    parts_us: dict[
-        Literal["compute", "forward", "backward", "optimizer", "copy", "communication", "loading", "idle"], _Us
-    ]
-
-
-class SummaryRow(TypedDict):
-    """The summary of a trace."""
-
-    device: Literal["gpu", "cpu"]
-    steps: Annotated[list[StepRow], Field(min_length=1, max_length=1000)]
-
-
-class _TraceRow(TypedDict):
-    rank: Rank
-    attempt: Whole
-    problem: Line
-    file: Word
-    size_bytes: Annotated[int, Field(ge=0, le=_MOST)]
-    summary: SummaryRow | None
-
-
-def _of_its_rank(row: Any) -> Any:
-    """Return the row; raise ValueError where its file's name is not of its rank: it is also a file's name here."""
-    if row["file"] and not re.fullmatch(rf"{row['rank']}\.[a-z.-]{{1,20}}", row["file"]):
-        raise ValueError(f"{row['file']!r} is no trace of rank {row['rank']}")
-    return row
-
-
-# of `traces`
-TraceRow: TypeAlias = Annotated[_TraceRow, AfterValidator(_of_its_rank)]
 
 
 class NewestRow(TypedDict):

@@ -14,7 +14,7 @@ from nodectl.common.system_names import is_image_name
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, check_module, find_code, find_folder, find_module, name_of, program_of
 from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split
-from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start, Tracing
+from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start
 from nodectl.payload.jobs.container import APPTAINER, Place
 from nodectl.payload.jobs.container import argv as container_argv
 from nodectl.payload.jobs.container import name as container_name
@@ -40,7 +40,7 @@ class Asked:
     numa_binding: str | None = None
     container: str | None = None
     container_engine: str | None = None
-    trace: Tracing | None = None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ def _numa_binding(asked: Asked) -> str:
     return asked.numa_binding
 
 
-def _trace(asked: Asked) -> Tracing | None:
-    """Return what to trace; raise UsageError for ranks that cannot be started under nsys."""
-    if asked.trace is None or asked.trace.tool != NSYS:
+def _trace(asked: Asked) -> str:
+    """Return the profiler; raise UsageError for ranks that cannot be started under nsys."""
+    if asked.trace != NSYS:
         return asked.trace
     if asked.engine not in (TORCHRUN, ACCELERATE):
         raise UsageError(f"--trace nsys is for ranks of torchrun, and --engine {asked.engine} starts its own", _TORCH)
@@ -209,20 +209,6 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
     program = script if asked.engine != COMMAND else program_of((script, *args), lambda word: word.endswith(_PROGRAMS))
     stem = posixpath.splitext(posixpath.basename(program))[0]
     return Way(None, script, args, start, name_of(stem, posixpath.join(start.chdir, program)), "", tuple(paths))
-
-
-def trace_line(plan: Mapping[str, Any]) -> str:
-    """Return what is profiled, and what stands in front of each rank; empty without a trace."""
-    asked = plan["start"]["trace"]
-    if asked is None:
-        return ""
-    steps = f"{asked['steps']} steps behind the first {asked['skip']}"
-    if asked["tool"] != NSYS:
-        return f"{asked['tool']}: {steps}"
-    from nodectl.payload.jobs.nsys import argv as nsys_argv
-
-    output = f"~/.local/state/nodectl/jobs/{plan['id']}/traces/RANK"
-    return f"{steps}: {' '.join(nsys_argv('nsys', output))} python …"
 
 
 def container_line(plan: Mapping[str, Any]) -> str:

@@ -21,11 +21,9 @@ from nodectl.model.job import (
     Look,
     PastAttempt,
     Pulse,
-    RankFigures,
     RankNow,
-    SlowRank,
+    RankTrace,
     Taking,
-    TraceReport,
 )
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned, broken
@@ -63,6 +61,7 @@ def job_document(job: Job) -> dict[str, object]:
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
         "remarks": list(job.remarks),
+        "traces": [asdict(trace) for trace in job.traces],
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
@@ -121,7 +120,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    return "\n".join([*lines, *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
+    return "\n".join([*lines, *trace_lines(job), *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
 
 
 def _past_line(past: PastAttempt) -> str:
@@ -132,8 +131,8 @@ def _past_line(past: PastAttempt) -> str:
 
 
 def conclusion(job: Job) -> str:
-    """Return what ends a launch: what it left, earlier attempts, then state and hosts, or the cause of a failure."""
-    return "\n".join([*left_lines(job), *map(_past_line, job.past), _conclusion(job)])
+    """Return what ends a launch: traces, what it left, earlier attempts, then state and hosts, or a failure's cause."""
+    return "\n".join([*trace_lines(job), *left_lines(job), *map(_past_line, job.past), _conclusion(job)])
 
 
 def left_lines(job: Job) -> list[str]:
@@ -259,7 +258,7 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
 
 
-def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> str:
+def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     """Return the plan as `--dry-run` prints it: hosts, ports, checkpoint, container, profiler, ranks."""
     hosts, count = plan["hosts"], _nodes(plan)
     lines = [
@@ -270,7 +269,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}{_environments(plan)}",
         *([f"container   {container}"] if container else []),
-        *([f"trace       {trace}"] if trace else []),
+        *([f"trace       {plan['start']['trace']}"] if plan["start"]["trace"] else []),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
         f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
@@ -485,66 +484,30 @@ def _time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-# shares of a step by their column
-_SHARES = {
-    "COMPUTE": "compute",
-    "COPIES": "copies",
-    "LOADING": "loading",
-    "COMM": "communication",
-    "EXPOSED": "exposed",
-    "OVERLAP": "overlap",
-    "WAITING": "waiting",
-    "IDLE": "idle",
-}
-# where a step's time is spent, in words
-PARTS = {
-    "compute": "computing on the GPU",
-    "copy": "memory copies",
-    "loading": "waiting for its data loader",
-    "forward": "the forward operators",
-    "backward": "the backward operators",
-    "optimizer": "the optimizer",
-    "idle": "neither computing nor communicating: its Python, or other libraries",
-}
-
-
-def trace_document(report: TraceReport) -> dict[str, object]:
-    """Return `ranks`, `slowest` (or null) and `problems`; shares are of the step's time."""
-    ranks = [{**asdict(rank), "overlap": rank.overlap} for rank in report.ranks]
-    slowest = None if report.slowest is None else asdict(report.slowest)
-    return {"ranks": ranks, "slowest": slowest, "problems": dict(report.problems)}
-
-
-def trace_text(report: TraceReport) -> str:
-    """Return the table, what is missing from it, and last which rank the others wait for."""
-    lines = (
-        [aligned([("RANK", "HOST", "STEPS", "STEP", *_SHARES), *map(_traces_row, report.ranks)])]
-        if report.ranks
-        else []
-    )
-    lines += _problems(report.problems)
-    if report.slowest is not None:
-        lines.append(_slowest(report.slowest))
-    elif len(report.ranks) > 1:
-        lines.append("no rank is slower than the others by more than 5 % of a step")
-    return "\n".join(lines or ["no rank was traced: the job was not launched with --trace"])
-
-
-def _traces_row(rank: RankFigures) -> tuple[str, ...]:
-    shares = (getattr(rank, name) for name in _SHARES.values())
-    cells = ("-" if share is None else f"{share:.1%}" for share in shares)
-    return (str(rank.rank), rank.host, str(rank.steps), f"{digits(rank.step_ms)} ms", *cells)
-
-
-def _problems(problems: Mapping[str, str]) -> list[str]:
+def trace_lines(job: Job) -> list[str]:
+    """Return the shares of each traced rank's steps as a table, then the problems, then the folder of the files."""
+    if not job.traces:
+        return []
+    rows = [_trace_row(trace) for trace in job.traces if trace.step_ms is not None]
+    head = ("RANK", "HOST", "STEPS", "STEP", "COMPUTE", "COMMUNICATION", "OVERLAP", "IDLE")
+    problems: dict[str, list[RankTrace]] = {}
+    for trace in job.traces:
+        problems.setdefault(trace.problem, []).append(trace)
+    problems.pop("", None)
     return [
-        f"{fold(who for who in problems if problems[who] == why)}: {why}" for why in dict.fromkeys(problems.values())
+        *(aligned([head, *rows]).splitlines() if rows else []),
+        *(
+            f"trace of rank {fold(str(one.rank) for one in alike).strip('[]')} on "
+            f"{fold(dict.fromkeys(one.host for one in alike))}: {problem}"
+            for problem, alike in problems.items()
+        ),
+        f"trace files: {_STATE}/jobs/{job.id}/traces on {fold(dict.fromkeys(trace.host for trace in job.traces))}",
     ]
 
 
-def _slowest(slow: SlowRank) -> str:
-    return (
-        f"slowest: rank {slow.rank} on {slow.host}, by {digits(slow.by_ms)} ms a step ({slow.by_share:.0%} of it);"
-        f" most of that in {PARTS.get(slow.part, slow.part)}: {digits(slow.part_ms)} ms,"
-        f" others {digits(slow.others_part_ms)} ms"
-    )
+def _trace_row(trace: RankTrace) -> tuple[str, ...]:
+    shares = (
+        trace.compute_percent, trace.communication_percent, trace.overlap_percent, trace.idle_percent,
+    )  # fmt: skip
+    cells = (_MISSING if share is None else f"{share:.1f} %" for share in shares)
+    return (str(trace.rank), trace.host, str(trace.steps), f"{digits(trace.step_ms or 0.0)} ms", *cells)

@@ -67,7 +67,6 @@ BEFORE = {
     "nodectl jobs logs --tail 20 --rank 5 last": "nodectl launch --nproc-per-node 2 train.py",
     "nodectl jobs logs -f last": RUNNING,
     "nodectl jobs stop last": RUNNING,
-    "nodectl jobs trace last --to traces": "nodectl launch --trace torch train.py",
     "nodectl jobs watch last": RUNNING,
     "nodectl ledger return node03": "nodectl accept --level quick --include-cordoned -l node03",
     "nodectl lab up -n 3 --as rtx4090-3": DOWN,

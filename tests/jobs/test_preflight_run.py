@@ -293,7 +293,7 @@ def test_hosts_that_were_left_out_are_not_followed_nor_asked(monkeypatch: pytest
     monkeypatch.setattr(
         "nodectl.cli.launch.follow_output", lambda app, hosts, job_id: asked.update(followed=hosts) or {}
     )
-    monkeypatch.setattr("nodectl.cli.launch.conclude", lambda app, job_id, gone, more: asked.update(gone=gone) or 0)
+    monkeypatch.setattr("nodectl.cli.launch.conclude", lambda app, job_id, gone: asked.update(gone=gone) or 0)
     app: Any = SimpleNamespace(hosts=FOUR)
-    assert _follow(app, FOUR[:3], "20261121-040000-ab12", traced=False) == 0
+    assert _follow(app, FOUR[:3], "20261121-040000-ab12") == 0
     assert asked == {"followed": FOUR[:3], "gone": {"gpu04": "it is not in the job"}}

@@ -6,7 +6,6 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import split
-from nodectl.jobs.plan import Tracing
 from nodectl.jobs.preflight import skipped_checks, skipped_lines
 from nodectl.jobs.ways import Asked, find_way
 from nodectl.model.finding import Finding
@@ -83,7 +82,7 @@ def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
         (Asked("train.py", container="img; id"), "not the name of an image"),
         (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
         (Asked("train.py", container_engine="docker"), "needs --container"),
-        (Asked("train.py", engine="deepspeed", trace=Tracing("nsys")), "starts its own"),
+        (Asked("train.py", engine="deepspeed", trace="nsys"), "starts its own"),
     ],
 )
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:

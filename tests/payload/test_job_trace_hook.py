@@ -1,4 +1,4 @@
-"""The profiler in a rank: when its window opens and closes, what is noted; with a stand-in for torch, so no figures."""
+"""The profiler in a rank, with a stand-in for torch: its window, its summary, and the shares of a step."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from nodectl.payload.jobs import notes
+from nodectl.payload.jobs.in_rank import nodectl_trace
 
 # what the hook uses of torch, and a script's optimizer; its profiler writes which steps it saw
 TORCH = {
@@ -37,7 +41,7 @@ class Optimizer:
             hook(self, (), {})
 """,
     "torch/profiler.py": """
-import json
+import gzip, json
 class ProfilerActivity:
     CPU, CUDA = "cpu", "cuda"
 def schedule(wait, warmup, active, repeat):
@@ -59,9 +63,15 @@ class profile:
         if not self.told:
             self.told = True
             self.ready(self)
+    def events(self):
+        return [Event("ProfilerStep*", 1000 * step, 1000 * step + 1000) for step in range(self.number)]
     def export_chrome_trace(self, path):
-        with open(path, "w") as file:
+        with gzip.open(path, "wt") as file:
             json.dump({"kinds": self.kinds, "steps": self.number}, file)
+class Event:
+    device_type = type("DeviceType", (), {"name": "CPU"})
+    def __init__(self, name, start, end):
+        self.name, self.time_range = name, type("Range", (), {"start": start, "end": end})
 """,
 }
 LOOP = """
@@ -73,59 +83,55 @@ for _ in range({steps}):
 """
 
 
-def run(folder: Path, script: str, ask: dict[str, Any] | None = None, **variables: str) -> dict[str, Any]:
-    """The note that the rank left, and `trace`, what its profiler saw."""
+def run(folder: Path, script: str, tool: str = "torch", **variables: str) -> dict[str, Any]:
+    """The summary that the rank left, and `trace`, what its profiler saw."""
     for place, text in TORCH.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text)
     (folder / "train.py").write_text(script)
-    asked = {"tool": "torch", "skip": 3, "steps": 2, "longest_s": 100, **(ask or {})}
     own = {
         "PYTHONPATH": f"{notes.hook_folder()}:{folder}",
         "RANK": "3",
         "LOCAL_RANK": "1",
         "NODECTL_JOB_DIR": str(folder),
     }
-    env = {"PATH": os.environ["PATH"], **own, "NODECTL_TRACE": json.dumps(asked), **variables}
+    env = {"PATH": os.environ["PATH"], **own, "NODECTL_TRACE": tool, **variables}
     done = subprocess.run(
         [sys.executable, str(folder / "train.py")], env=env, capture_output=True, text=True, timeout=60, check=False
     )
-    note: dict[str, Any] = json.loads((folder / "traces" / "3.note.json").read_text())
-    trace = folder / "traces" / "3.json.gz"
+    note: dict[str, Any] = json.loads((folder / "traces" / "3.summary.json").read_text())
+    trace = folder / "traces" / "3.pt.trace.json.gz"
     note["trace"] = json.loads(gzip.decompress(trace.read_bytes())) if trace.exists() else None
-    assert sorted(path.name for path in (folder / "traces").iterdir()) == [
-        *(["3.json.gz"] if trace.exists() else []), "3.note.json",
-    ]  # fmt: skip
+    trace.unlink(missing_ok=True)
+    assert [path.name for path in (folder / "traces").iterdir()] == ["3.summary.json"]
     return {**note, "status": done.returncode, "out": done.stdout, "err": done.stderr}
 
 
 def test_the_window_lies_behind_the_first_steps(tmp_path: Path) -> None:
     told = run(tmp_path, LOOP.format(steps=20))
-    # opened after 3 steps, one to warm up, 2 recorded
-    assert (told["problem"], told["steps"], told["optimizer_steps"]) == ("", 2, 6)
-    assert told["trace"] == {"kinds": ["cpu"], "steps": 3}
-    assert (told["rank"], told["local_rank"], told["attempt"], told["tool"], told["status"]) == (3, 1, 1, "torch", 0)
-    assert told["size_bytes"] == (tmp_path / "traces" / "3.json.gz").stat().st_size
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "traces").iterdir()} == {0o600}
+    # opened after 10 steps, one to warm up, 5 recorded
+    assert (told["rank"], told["attempt"], told["problem"], told["status"]) == (3, 1, "", 0)
+    assert (told["steps"], told["step_ms"], told["idle_percent"]) == (5, 1.0, 100.0)
+    assert told["trace"] == {"kinds": ["cpu"], "steps": 6}
     assert run(tmp_path, LOOP.format(steps=20), GPU="1")["trace"]["kinds"] == ["cpu", "cuda"]
 
 
 def test_a_script_that_ends_early_leaves_what_there_is_or_says_why(tmp_path: Path) -> None:
-    within = run(tmp_path, LOOP.format(steps=5))
-    assert (within["problem"], within["steps"], within["trace"]["steps"]) == ("", 1, 2)
+    within = run(tmp_path, LOOP.format(steps=13))
+    assert (within["problem"], within["steps"], within["trace"]["steps"]) == ("", 2, 3)
     for steps, problem in {
-        3: "it took 3 optimizer steps, and the window begins after 4",
-        2: "it took 2 optimizer steps, and the window begins after 4",
-        0: "it took no step of a torch optimizer (one that is compiled cannot be counted)",
+        11: "it has not completed the steps 12 to 16 of its optimizer",
+        2: "it has not completed the steps 12 to 16 of its optimizer",
+        0: "it took no step of a torch optimizer (a compiled step cannot be counted)",
     }.items():
         early = run(tmp_path, LOOP.format(steps=steps))
         assert (early["problem"], early["trace"], early["status"]) == (problem, None, 0)
-    raises = run(tmp_path, LOOP.format(steps=5) + "raise ValueError('x')")
+    raises = run(tmp_path, LOOP.format(steps=12) + "raise ValueError('x')")
     assert (raises["problem"], raises["steps"], raises["status"]) == ("", 1, 1)
-    on_gpu = run(tmp_path, LOOP.format(steps=5) + "raise ValueError('x')", GPU="1")
+    on_gpu = run(tmp_path, LOOP.format(steps=12) + "raise ValueError('x')", GPU="1")
     assert (on_gpu["trace"], on_gpu["status"]) == (None, 1) and on_gpu["problem"].startswith("it failed within")
-    killed = run(tmp_path, LOOP.format(steps=5) + "os.kill(os.getpid(), 9)")
-    assert killed["problem"].startswith("the rank was killed") and killed["status"] == -9
+    killed = run(tmp_path, LOOP.format(steps=12) + "os.kill(os.getpid(), 9)")
+    assert killed["problem"] == "it has not completed the steps 12 to 16 of its optimizer" and killed["status"] == -9
 
 
 def test_what_goes_wrong_is_noted_and_not_the_scripts_concern(tmp_path: Path) -> None:
@@ -143,16 +149,54 @@ def test_for_nsys_the_window_is_opened_by_cudas_profiler_api(tmp_path: Path) -> 
         "class calls:\n"
         "    start = staticmethod(lambda: print('start'))\n"
         "    stop = staticmethod(lambda: print('stop'))\n"
-        "    range_push = staticmethod(lambda name: print('push', name))\n"
-        "    range_pop = staticmethod(lambda: print('pop'))\n"
-        "torch.cuda.profiler = torch.cuda.nvtx = calls\n"
-        "for number in range(8):\n    print(number)\n    one.step()\n"
+        "torch.cuda.profiler = calls\n"
+        "for number in range(1, 19):\n    print(number)\n    one.step()\n"
     )
-    told = run(tmp_path, script, {"tool": "nsys"}, GPU="1")
-    assert (told["problem"], told["steps"], told["tool"], told["trace"]) == ("", 2, "nsys", None)
-    assert told["out"].split("\n") == [
-        *("0", "1", "2", "start", "push ProfilerStep#1", "3", "pop", "push ProfilerStep#2", "4", "pop"),
-        *("synchronize", "stop", "5", "6", "7", ""),
-    ]
-    without = run(tmp_path, LOOP.format(steps=20), {"tool": "nsys"})
+    told = run(tmp_path, script, "nsys", GPU="1")
+    assert (told["problem"], told["trace"]) == ("", None)
+    first, last = [str(number) for number in range(1, 11)], [str(number) for number in range(11, 17)]
+    assert told["out"].split() == [*first, "start", *last, "synchronize", "stop", "17", "18"]
+    without = run(tmp_path, LOOP.format(steps=20), "nsys")
     assert without["problem"].endswith("nsys profiles the use of a GPU, and this rank has none")
+
+
+def event(name: str, start: float, end: float, device: str = "CPU", *, marked: bool = False) -> SimpleNamespace:
+    times = SimpleNamespace(start=start, end=end)
+    return SimpleNamespace(
+        name=name, time_range=times, device_type=SimpleNamespace(name=device), is_user_annotation=marked
+    )
+
+
+STEPS = [event("ProfilerStep*", 0, 1000, marked=True), event("ProfilerStep*", 1000, 2000, marked=True)]
+UNFINISHED = event("ProfilerStep*", 2000, 99_000, marked=True)
+# in 2 ms: 0.5 ms of computing, 0.6 ms of a collective, 0.1 ms of both
+GPU = [
+    event("ProfilerStep#1", 0, 1000, "CUDA", marked=True),
+    event("nccl:all_reduce", 0, 2000, "CUDA", marked=True),
+    event("void gemm<float, {lambda()#1}>(int)", 0, 500, "CUDA"),
+    event("Memcpy HtoD (Pinned -> Device)", 1200, 1900, "CUDA"),
+    event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 400, 1000, "CUDA"),
+    event("aten::mm", 0, 2000),
+]
+CPU = [
+    event("aten::linear", 0, 400),
+    event("aten::mm", 100, 500),
+    event("autograd::engine::evaluate_function: MmBackward0", 0, 2000),
+    event("mine", 0, 2000, marked=True),
+    event("gloo:all_reduce", 400, 1000, marked=True),
+]
+
+
+@pytest.mark.parametrize("events", [GPU, CPU], ids=["gpu", "cpu"])
+def test_shares_of_a_step_add_up(events: list[SimpleNamespace]) -> None:
+    assert nodectl_trace.summarize([*STEPS, *events, UNFINISHED], 2) == {
+        "steps": 2, "step_ms": 1.0, "compute_percent": 25.0, "communication_percent": 30.0, "overlap_percent": 5.0,
+        "idle_percent": 50.0,
+    }  # fmt: skip
+
+
+def test_events_count_within_the_steps_only() -> None:
+    told = nodectl_trace.summarize([*STEPS, event("aten::mm", -500, 100), event("gloo:broadcast", 1900, 9000)], 2)
+    assert (told["compute_percent"], told["communication_percent"], told["idle_percent"]) == (5.0, 5.0, 90.0)
+    with pytest.raises(ValueError, match="no step"):
+        nodectl_trace.summarize(CPU, 5)

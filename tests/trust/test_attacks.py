@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from nodectl.errors import InventoryError, NodectlError, UnreachableError
-from nodectl.jobs import listing, traces
+from nodectl.jobs import listing
 from nodectl.model.host import Host
-from nodectl.model.job import RankTrace
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import encode
 from nodectl.payload.jobs import checkpoint_copy, heartbeat
@@ -27,7 +26,6 @@ from nodectl.transport.ssh_target import target_of
 from tests.jobs.test_rogue_answers import told
 
 _SECRET = b"of this job"
-_TRACE = {"rank": 0, "attempt": 1, "problem": "cut", "size_bytes": 9, "summary": None}
 
 
 def _answered(monkeypatch: pytest.MonkeyPatch, rows: list[Any]) -> None:
@@ -39,24 +37,6 @@ def _answered(monkeypatch: pytest.MonkeyPatch, rows: list[Any]) -> None:
 
 class TestRogueNode:
     """Root on one node: it answers what it likes, for itself alone."""
-
-    def test_what_it_calls_its_file_leads_nowhere(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        out = "d/../../victim/authorized_keys"
-        _answered(monkeypatch, [{**_TRACE, "file": out}])
-        found, problems = traces.read_traces(None, [Host("rogue", "rogue")], "job", 1)  # type: ignore[arg-type]
-        assert not found and "no trace of rank 0" in problems["rogue"]
-        (tmp_path / "victim").mkdir()
-
-        class Pipe:
-            def run(self, host: Host, argv: Any, *, on_output: Any = None, **_: Any) -> CommandResult:
-                on_output("stdout", encode({"data": "a2V5"}) + encode({"end": 3}))
-                return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.1)
-
-        wanted = [RankTrace("rogue", 0, file=out, size_bytes=3)]
-        traces.gather(Pipe(), [Host("rogue", "rogue")], "job", wanted, tmp_path / "t" / "u", forks=1)  # type: ignore[arg-type]
-        assert list((tmp_path / "victim").iterdir()) == [] and [path.parent for path in tmp_path.rglob("*d*")] == [
-            tmp_path / "t" / "u"
-        ]
 
     @pytest.mark.parametrize("row_id", ["../../.ssh", "20261121-040000-ab13"])
     def test_it_lists_no_job_of_another_name(self, monkeypatch: pytest.MonkeyPatch, row_id: str) -> None:

@@ -14,7 +14,7 @@ from nodectl.checks.launch.candidate import JobNeeds, PathKind
 from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
-from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
+from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
@@ -47,7 +47,7 @@ from nodectl.jobs.plan import (
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
 from nodectl.jobs.seen import note_jobs
-from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed, trace_line
+from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
 from nodectl.probes.lost import Watched
@@ -100,7 +100,7 @@ def _work(app: App, asked: Launch) -> _Work:
         numa_binding=around.numa_binding,
         container=around.container,
         container_engine=around.container_engine,
-        trace=asked.trace.tracing(),
+        trace=asked.trace or "",
     )
     way = find_way(program, [path for path, _ in needs])
     skipping = skipped_checks(asked.hosts.skips)
@@ -136,7 +136,7 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
         app.show("jobs", {"jobs": [job]}, plan.id)
         return 0
     note(f"job {plan.id} runs on {counted(len(hosts), 'host')}; {TO_LEAVE}: nodectl jobs attach {plan.id}")
-    return _follow(app, hosts, plan.id, traced=plan.start.trace is not None)
+    return _follow(app, hosts, plan.id)
 
 
 def _own_launcher() -> str:
@@ -195,7 +195,7 @@ def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchReque
     if (folder := request.checkpoint_folder()) is not None:
         clear_survey(app.transport, hosts, plan.id, folder, app.forks)
     document = plan.document()
-    app.show("plan", {"plan": document}, plan_text(document, container_line(document), trace_line(document)))
+    app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
 
 
 def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
@@ -261,7 +261,7 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         paths=work.paths,
         engine=way.start.engine,
         numa_binding=way.start.numa_binding,
-        nsys=way.start.trace is not None and way.start.trace.tool == NSYS,
+        nsys=way.start.trace == NSYS,
     )
 
 
@@ -329,7 +329,7 @@ def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[
     return good
 
 
-def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> int:
+def _follow(app: App, hosts: Sequence[Host], job_id: str) -> int:
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, hosts, job_id)
@@ -344,6 +344,5 @@ def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> in
             note(f"the job goes on; see nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
             return 130
         gone = dict(stop_job(app, hosts, job_id))
-    heard = [host for host in hosts if host.name not in gone]
     gone |= {host.name: "it is not in the job" for host in app.hosts if host not in hosts}
-    return conclude(app, job_id, gone, (lambda job: at_the_end(app, job, heard)) if traced else None)
+    return conclude(app, job_id, gone)

@@ -21,10 +21,7 @@ from nodectl.jobs.plan import (
     LOG_LIMIT_MIB,
     NIC_BINDINGS,
     NUMA_BINDINGS,
-    TRACE_SKIP,
-    TRACE_STEPS,
     TRACERS,
-    Tracing,
     Warn,
     read_warning,
 )
@@ -158,33 +155,6 @@ class Environment:
 
 
 @option_group
-class Trace:
-    """A profile of every rank."""
-
-    tracer: str | None = option("--trace", "Profile every rank for some steps, and compare.", type=OneOf(TRACERS))
-    trace_skip: int | None = option(
-        "--trace-skip",
-        f"Optimizer steps before the profile.  Default: {TRACE_SKIP}.",
-        type=click.IntRange(1),
-        metavar="N",
-    )
-    trace_steps: int | None = option(
-        "--trace-steps",
-        f"Optimizer steps of the profile.  Default: {TRACE_STEPS}.",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-    )
-
-    def tracing(self) -> Tracing | None:
-        """Return what is asked for; UsageError for a window of no trace."""
-        if self.tracer is None:
-            if self.trace_skip is not None or self.trace_steps is not None:
-                raise UsageError("--trace-skip and --trace-steps need --trace", "add --trace torch")
-            return None
-        return Tracing(self.tracer, self.trace_skip or TRACE_SKIP, self.trace_steps or TRACE_STEPS)
-
-
-@option_group
 class Hosts:
     """The hosts that run ranks, their order, and what they must be or have."""
 
@@ -243,8 +213,12 @@ class Launch:
     limits: Limits
     code: Code
     around: Environment
-    trace: Trace
     hosts: Hosts
+    trace: str | None = option(
+        "--trace",
+        "Profile some steps of each rank; a table shows compute, communication, overlap and idle.",
+        type=OneOf(TRACERS),
+    )
     detach: bool = option("--detach", "Print the job's id and return.")
     dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
 

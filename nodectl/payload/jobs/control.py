@@ -66,7 +66,6 @@ def main(argv: List[str]) -> int:
         "pulse": pulse,
         "examine": examine_job,
         "black_box": black_box_of,
-        "traces": traces_of,
     }
     os.umask(0o077)
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
@@ -243,6 +242,10 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     held = containment.group or containment.outer or "repaired" in state
     row["problem"] = row["problem"] or state.get("repaired", "")
     row["stopped_by"] = job.stopped_by()
+    if os.path.isdir(job.at("traces")):
+        from .traces import summaries  # of use to few jobs
+
+        row["traces"] = summaries(job)
     row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
     return {**row, "state": state}
 
@@ -369,14 +372,6 @@ def black_box_of(job_id: str) -> List[Row]:
 
     job = JobFolder(job_id)
     return black_box.read(job) if job.exists else []
-
-
-def traces_of(job_id: str) -> List[Row]:
-    """Return the summaries of the traces of the job's ranks here, a row a rank; [] if the job is unknown here."""
-    from . import traces  # of use to this command alone
-
-    job = JobFolder(job_id)
-    return traces.look(job) if job.exists else []
 
 
 def survey(folder: str, token: str, role: str) -> List[Row]:

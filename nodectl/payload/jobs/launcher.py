@@ -24,8 +24,8 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
     if start.get("trace"):
-        env["NODECTL_TRACE"] = json.dumps(start["trace"])
-        env.update(_nsys() if start["trace"]["tool"] == "nsys" else {})
+        env["NODECTL_TRACE"] = start["trace"]
+        env.update(_nsys() if start["trace"] == "nsys" else {})
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder

@@ -17,7 +17,7 @@ from nodectl.cli.root import commands
 from nodectl.common.resources import payload_dir
 from nodectl.model.acceptance import HostAcceptance, Seen, Step, Taken
 from nodectl.model.finding import Finding
-from nodectl.model.job import JobState
+from nodectl.model.job import JobState, RankTrace
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
@@ -166,6 +166,7 @@ class Job(TypedDict):
     stopped_by: str
     skipped: list[str]
     remarks: list[str]
+    traces: list[RankTrace]
     host_states: dict[str, str]
     outputs: dict[str, list[str]]
     shared_memory: dict[str, list[str]]

@@ -385,22 +385,16 @@ def _bind_nic() -> None:
 
 def _trace() -> None:
     """Have the rank profiled, where the job is launched with --trace."""
-    asked = os.environ.pop("NODECTL_TRACE", "")
-    if asked:
-        import json
+    tool = os.environ.pop("NODECTL_TRACE", "")
+    if tool:
+        import importlib.util
 
-        _load("nodectl_trace").install(json.loads(asked))
-
-
-def _load(name: str) -> Any:
-    """Return a module of this folder, which is on no path."""
-    import importlib.util
-
-    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, name + ".py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where Dynamo looks a function's module up
-    spec.loader.exec_module(module)
-    return module
+        name = "nodectl_trace"  # this folder is on no path
+        spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, name + ".py"))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # where Dynamo looks a function's module up
+        spec.loader.exec_module(module)
+        module.install(tool)
 
 
 def _install() -> None:
