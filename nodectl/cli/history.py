@@ -1,9 +1,8 @@
-"""`nodectl history`: What was measured of this fleet, and what drifts."""
+"""`nodectl history`: What was measured of this fleet."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -11,15 +10,11 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
-from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
-from nodectl.ledger.history.compare import MIN_POINTS, WINDOW, drifts, looked
 from nodectl.ledger.history.database import iso
-from nodectl.ledger.history.store import Past, Point
-from nodectl.model.finding import Finding
+from nodectl.ledger.history.store import Past
 from nodectl.probes.registry import declarations, kind_of
-from nodectl.report.findings import findings_list
 from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
 
@@ -28,7 +23,7 @@ _NOTHING = "nothing was measured of this fleet yet: `nodectl probe` keeps what i
 
 @click.group()
 def history() -> None:
-    """Show what was measured of this fleet, and what drifts."""
+    """Show what was measured of this fleet."""
 
 
 @history.command("list")
@@ -74,29 +69,6 @@ def export(app: App, probes: tuple[str, ...]) -> None:
             note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(names) or 'none'}")
         for kept in past.past(probes):
             click.echo(json.dumps(_row(kept)))
-
-
-@history.command()
-@click.pass_obj
-def drift(app: App) -> None:
-    """Show what became worse over the last 60 runs, compared with its past and its peers; exit status 0."""
-    with app.history() as past:
-        points = past.points(past.probes(), WINDOW)
-    findings = list(drifts(points).values())
-    app.show("history", {"findings": [asdict(finding) for finding in findings]}, _drift_text(findings, points))
-
-
-def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
-    """Return the findings, and always what was looked at: silence would mean 'no drift' and 'nothing known' alike."""
-    seen = looked(points)
-    if not seen.series:
-        return _NOTHING
-    judged, runs = seen.series - seen.short, counted(seen.runs, "run")
-    verdict = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
-    about = f"{verdict}: {judged} of {seen.series} series have {MIN_POINTS} values or more, over {runs}"
-    if not judged:
-        about = f"nothing to tell drift by: {seen.series} series over {runs}, none with {MIN_POINTS} values"
-    return "\n".join(filter(None, [findings_list(findings), about]))
 
 
 def _row(kept: Past) -> dict[str, object]:

@@ -128,7 +128,7 @@ def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequen
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:
-    """Keep the measurements; with `against`, what has changed and drifts since, with findings.
+    """Keep the measurements; with `against`, what has changed since, with findings.
 
     A history that cannot be written costs a line on stderr, not the result of minutes; one that was asked for is an
     unknown.
@@ -138,11 +138,9 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     compared = None
     if against is not None and against.saved is not None:
         compared = compare(against.text, measured.measurements, by_identity(against.saved))
-    drifting: list[Finding] = []
     try:
         if measured.measurements:
-            from_history, drifting = _kept(app, measured.measurements, against)
-            compared = compared or from_history
+            compared = _kept(app, measured.measurements, against) or compared
     except HistoryError as error:
         note_not_kept(error)
         if against is not None and compared is None:
@@ -151,24 +149,17 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     if against is None:
         return None, ()
     compared = compared or compare(against.text, measured.measurements, {})
-    return compared, (*findings(compared), *drifting)
+    return compared, findings(compared)
 
 
-def _kept(
-    app: App, measurements: Sequence[Measurement], against: Against | None
-) -> tuple[Comparison | None, list[Finding]]:
-    from nodectl.ledger.history.compare import WINDOW, compare, drifts
-    from nodectl.ledger.history.store import identity_of
+def _kept(app: App, measurements: Sequence[Measurement], against: Against | None) -> Comparison | None:
+    from nodectl.ledger.history.compare import compare
 
     with app.history() as history:
         run = history.add(measurements)
         if against is None or against.saved is not None:
-            return None, []
-        old = history.last(measurements, upto=against.upto, before_run=run)
-        probes = sorted({measurement.probe for measurement in measurements})
-        measured = {identity_of(measurement).key for measurement in measurements}
-        drifting = drifts(history.points(probes, WINDOW))
-        return compare(against.text, measurements, old), [drifting[key] for key in drifting if key in measured]
+            return None
+        return compare(against.text, measurements, history.last(measurements, upto=against.upto, before_run=run))
 
 
 def note_not_kept(error: HistoryError) -> None:

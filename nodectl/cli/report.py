@@ -18,14 +18,12 @@ from nodectl.cli.jobs import read_listing
 from nodectl.cli.measuring import health_of
 from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
 from nodectl.cli.terminal import writing
-from nodectl.common.counting import counted
 from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.units import format_size
 from nodectl.errors import InventoryError, UsageError
 from nodectl.health.fleet import Health
 from nodectl.ledger.accept.store import latest
-from nodectl.ledger.history.compare import MIN_POINTS, WINDOW, drifts, looked
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import History, Identity, Point
 from nodectl.model.acceptance import Acceptance
@@ -79,6 +77,7 @@ def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
 
 # the latest runs that together measured all that is measured of late
 _RUNS = 12
+_TREND_RUNS = 60
 _MOST_MEDIANS = 12
 _MOST_TRIALS = 6
 
@@ -109,22 +108,8 @@ def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
 
 
 def past(history: History, nature: Nature) -> Past:
-    """Return what drifts, and the fleet's medians over the runs."""
-    points = history.points(history.probes(), WINDOW)
-    drifting = drifts(points)
-    seen = looked(points)
-    by_key: dict[str, list[Point]] = defaultdict(list)
-    for point in points:
-        by_key[point.key].append(point)
-    trends = []
-    for key, finding in drifting.items():
-        identity = Identity.of_key(key)
-        values = tuple((point.time, point.value) for point in by_key[key])
-        trends.append(Trend(identity.label, kind_of(identity.probe).unit(identity.unit), values, finding))
-    judged = seen.series - seen.short
-    enough = f"{judged} of them with the {MIN_POINTS} values that drift is told by"
-    looked_at = f"{counted(seen.runs, 'run')}, {seen.series} series, {enough}"
-    return Past((*trends, *_medians(points)), looked_at, Origin(nature, "history"), judged)
+    """Return the fleet's medians over the runs."""
+    return Past(tuple(_medians(history.points(history.probes(), _TREND_RUNS))), Origin(nature, "history"))
 
 
 def _medians(points: Sequence[Point]) -> Iterator[Trend]:
@@ -285,7 +270,7 @@ class _Options:
 def report(app: App, asked: _Options) -> None:
     """Write what is known of the fleet as one HTML file, which opens without a network.
 
-    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and drift of the history,
+    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and medians of the history,
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     # files first: a typo asks no host

@@ -26,20 +26,16 @@ def asked(nodectl: Asked, tmp_path: Path) -> Asked:
     return lambda *args, **more: nodectl("-i", str(tmp_path / "hosts.ini"), "history", *args, env=env, **more)
 
 
-@pytest.mark.parametrize("command", ["drift", "list"])
-def test_without_a_history_it_says_so(asked: Asked, command: str) -> None:
-    assert "nothing was measured of this fleet yet" in asked(command).stdout
+def test_without_a_history_it_says_so(asked: Asked) -> None:
+    assert "nothing was measured of this fleet yet" in asked("list").stdout
 
 
-def test_no_drift_is_said_and_a_drift_in_units_of_people(asked: Asked, past: History) -> None:
-    for _ in range(12):
-        past.add([memory("a", 20.0), tcp("a", "b", 0.5)])
-    assert asked("drift").stdout == "nothing drifts: 2 of 2 series have 10 values or more, over 12 runs\n"
-    for _ in range(8):
-        past.add([memory("a", 20.0), tcp("a", "b", 0.25)])
-    shown = asked("drift").stdout
-    assert "250 Mbit/s, -50.0 % over 20 runs" in shown
-    assert shown.endswith("1 drift for the worse: 2 of 2 series have 10 values or more, over 20 runs\n")
+def test_a_run_is_listed_and_shown(asked: Asked, past: History) -> None:
+    past.add([memory("a", 20.0), tcp("a", "b", 0.5)])
+    listed = asked("list").stdout.splitlines()
+    assert listed[0].split() == ["RUN", "TIME", "PROBES", "MEASUREMENTS"] and listed[1].split()[0] == "1"
+    assert listed[1].endswith("memory, tcp  2")
+    assert "500 Mbit/s" in asked("show", "1", "--all").stdout
 
 
 def test_a_probe_that_was_never_measured_is_said(asked: Asked, past: History) -> None:

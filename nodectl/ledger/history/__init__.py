@@ -1,1 +1,1 @@
-"""Measurements of the past: kept in the operator's state folder, compared with, and watched for drift."""
+"""Measurements of the past: kept in the operator's state folder, and compared with new ones."""

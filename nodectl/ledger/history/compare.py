@@ -1,24 +1,19 @@
-"""Measurements against earlier ones of the same thing: one by one, and as a series that drifts."""
+"""Measurements compared with earlier ones of the same thing."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
-from itertools import combinations
 from pathlib import Path
-from statistics import median
 
-from nodectl.common.counting import counted
 from nodectl.common.documents import values_of
 from nodectl.common.files import read_json
-from nodectl.common.statistics import robust_deviation
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
-from nodectl.ledger.history.store import Identity, Past, Point, identity_of
+from nodectl.ledger.history.store import Identity, Past, identity_of
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Change, Comparison, Measurement
@@ -190,160 +185,3 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
         return values_of(Measurement, rows, extra="ignore")
     except ValueError as error:
         raise UsageError(f"{path}: malformed measurement: {error}", _REMEDY) from error
-
-
-# fewer points have no past to drift from
-MIN_POINTS = 10
-MIN_PEERS = 3
-_LATEST = 3
-# what the median of the latest must be off by, beside the tolerance
-_LATEST_DEVIATIONS = 2.0
-WINDOW = 60
-# of a CUSUM (in deviations): what is let pass each time, and where it speaks; a lone point counts at most three
-_SLACK, _ALARM, _CLAMP = 0.5, 5.0, 3.0
-# of the reference's median: no series is taken to be steadier than that
-_STEADIEST = 0.005
-_DAY_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A change from `usual` to `latest`, for the worse; the slope in percent of the usual in 30 days."""
-
-    usual: float
-    latest: float
-    points: int
-    slope_percent: float
-
-    @property
-    def change_percent(self) -> float:
-        """How far the latest value is from the usual one, in percent of it; negative for less."""
-        return 100 * (self.latest / self.usual - 1)
-
-
-def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift | None:
-    """Return the drift of (time, value) for the worse; None where there is none, or too little to tell."""
-    # a rate may have come down to nothing; a time of nothing was not measured
-    window = sorted(point for point in points if point[1] > 0 or (point[1] == 0 and not lower_better))[-WINDOW:]
-    if len(window) < MIN_POINTS:
-        return None
-    values = [value for _, value in window]
-    reference = values[: len(values) // 2]
-    usual = median(reference)
-    if usual <= 0:
-        return None
-    deviation = max(robust_deviation(reference, usual), _STEADIEST * usual)
-    sign = 1.0 if lower_better else -1.0
-    latest = median(values[-_LATEST:])
-    if sign * (latest - usual) < max(TOLERANCE_PERCENT / 100 * usual, _LATEST_DEVIATIONS * deviation):
-        return None
-    worse = [sign * (value - usual) / deviation for value in values[len(reference) :]]
-    if _cusum(worse) < _ALARM:
-        return None
-    return Drift(usual, latest, len(window), 100 * slope(window) * 30 * _DAY_S / usual)
-
-
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Theil and Sen's: the median of the slopes between all pairs of points, in value a second."""
-    slopes = [(b - a) / (later - earlier) for (earlier, a), (later, b) in combinations(points, 2) if later > earlier]
-    return median(slopes) if slopes else 0.0
-
-
-def drifts(points: Sequence[Point]) -> dict[str, Finding]:
-    """Identity → a warning for what drifts, saying whether its peers do so too."""
-    series: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for point in points:
-        series[point.key].append((point.time, point.value))
-    peers = _peers(points)
-    findings = {}
-    for key, own_points in series.items():
-        identity = Identity.of_key(key)
-        lower = kind_of(identity.probe).lower_is_better(identity.unit)
-        if lower is None:
-            continue
-        peer_points = peers.get(key, [])
-        alone, among = drift(own_points, lower_better=lower), drift(peer_points, lower_better=lower)
-        if alone is not None:
-            findings[key] = _drift_finding(identity, alone, _beside_peers(among, peer_points), identity.unit)
-        elif among is not None:
-            reason = "while its own figures stay: the others got better, it did not"
-            findings[key] = _drift_finding(identity, among, reason, "of its peers' median")
-    return findings
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The data that a look for drift had: `runs` in all, `series` of them, and those too `short` to have a past."""
-
-    runs: int
-    series: int
-    short: int
-
-
-def looked(points: Sequence[Point]) -> Looked:
-    """Return how many series there are, and how many have fewer than MIN_POINTS values."""
-    lengths = Counter(point.key for point in points)
-    short = sum(1 for length in lengths.values() if length < MIN_POINTS)
-    return Looked(len({point.run for point in points}), len(lengths), short)
-
-
-def _peers(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
-    """Identity → (time, its part of the median of the others of the same kind in the same run)."""
-    kinds: dict[tuple[object, ...], dict[str, Point]] = defaultdict(dict)
-    for point in points:
-        identity = Identity.of_key(point.key)
-        kind = (point.run, identity.probe, len(identity.hosts), identity.unit, identity.subject, identity.size_bytes)
-        kinds[kind][point.key] = point
-    ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for members in kinds.values():
-        if len(members) <= MIN_PEERS:
-            continue
-        ordered = sorted(point.value for point in members.values())
-        for key, point in members.items():
-            others = _median_without(ordered, point.value)
-            if others > 0:
-                ratios[key].append((point.time, point.value / others))
-    return ratios
-
-
-def _median_without(ordered: Sequence[float], value: float) -> float:
-    """Return, for each value, the median of the others; the values are sorted only once."""
-    place = bisect_left(ordered, value)
-    count = len(ordered) - 1
-
-    def at(index: int) -> float:
-        return ordered[index if index < place else index + 1]
-
-    return (at((count - 1) // 2) + at(count // 2)) / 2
-
-
-def _cusum(deviations: Sequence[float]) -> float:
-    """Return the highest sum of what is beyond the slack; the sum begins again whenever it returns to zero."""
-    total = highest = 0.0
-    for deviation in deviations:
-        total = max(0.0, total + min(deviation, _CLAMP) - _SLACK)
-        highest = max(highest, total)
-    return highest
-
-
-def _beside_peers(among: Drift | None, peer_points: Sequence[object]) -> str:
-    """Return whether it drifts alone, as the ratios to its peers' median say."""
-    if among is not None:
-        return "and against its peers"
-    return "its peers with it: look for what all share" if len(peer_points) >= MIN_POINTS else "its peers are not known"
-
-
-def _drift_finding(identity: Identity, seen: Drift, peers: str, unit: str) -> Finding:
-    scale = kind_of(identity.probe).unit(unit)
-    return Finding(
-        identity.hosts[0],
-        "drift",
-        Status.WARNING,
-        subject=identity.label,
-        expected=scale.short(seen.usual),
-        actual=f"{scale.short(seen.latest)}, {seen.change_percent:+.1f} % over {counted(seen.points, 'run')}, {peers}",
-        remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
-        evidence=f"{seen.slope_percent:+.1f} % in 30 days",
-        kind=identity.kind,
-        hosts=identity.hosts,
-    )

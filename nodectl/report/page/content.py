@@ -75,25 +75,19 @@ class Benched:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """One thing's values over the runs as (seconds since 1970, value), and the finding where it drifts."""
+    """One thing's values over the runs as (seconds since 1970, value)."""
 
     label: str
     unit: Unit
     points: tuple[tuple[float, float], ...]
-    drifts: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The content of a history: `trends` of single things that drift, and of fleets' medians; `looked` says from what.
-
-    `judged` is how many series had values enough to tell drift by.
-    """
+    """The content of a history: `trends` of the fleet's medians."""
 
     trends: tuple[Trend, ...]
-    looked: str
     origin: Origin
-    judged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
