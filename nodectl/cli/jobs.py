@@ -395,7 +395,7 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
         elif isinstance(event, Dropped):
             printer.end()
             whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host
-            note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were deleted to stay within --log-limit")
+            note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were deleted to stay within 1024 MiB")
         else:
             silent[event.host] = event.why
             printer.end()

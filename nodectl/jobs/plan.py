@@ -6,7 +6,6 @@ import ipaddress
 import math
 import re
 import secrets
-import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,9 +20,7 @@ from nodectl.payload.jobs.job_id import PLAN_VERSION
 
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
-NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
-LOG_LIMIT_MIB = 1024
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
@@ -36,7 +33,6 @@ _PORTS_NEEDED = 2
 # the kernel takes names of interfaces (and their longer altnames) without blanks and slashes
 _INTERFACE = re.compile(r"[^\s/]{1,127}")
 _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
-_WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP", "CONT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +81,15 @@ class Start:
     """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
 
     `module`: the script is a module's name. `chdir` is a folder that the hosts have; empty where the code is copied.
-    `conda` is an environment by its prefix, in the place of the plan's venv. `trace` is the profiler (torch, nsys).
+    `trace` is the profiler (torch, nsys).
     """
 
     engine: str = TORCHRUN
     argv: tuple[str, ...] = ()
     module: bool = False
     chdir: str = ""
-    conda: str = ""
-    numa_binding: str = ""
     container: Container | None = None
     trace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Warn:
-    """The signal that ranks get `before_s` seconds before the job's time is over."""
-
-    signal: int
-    before_s: float
-
-
-def read_warning(text: str) -> Warn:
-    """Read `USR1@60`, as Slurm has it; raise ValueError for anything else."""
-    name, at, seconds = text.partition("@")
-    word = name.upper().removeprefix("SIG")
-    if not at or not seconds.isdecimal() or word not in _WARNINGS:
-        raise ValueError(f"{text!r} is not a signal and time; write USR1@60 ({', '.join(_WARNINGS)})")
-    return Warn(int(signal.Signals[f"SIG{word}"]), float(seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +98,8 @@ class Plan:
 
     Of `hosts`, in rank order, the first `nodes` run the ranks; the others stand by. An attempt after a failure takes
     at least `least_nodes`.
-    `skipped`: what preflight found and the operator let pass. `no_restart`: why no attempt can follow a failure though
-    spares were asked for. `stayed`: places of the project that did not travel, with whose rule says so.
+    `skipped`: what preflight found and the operator let pass.
+    `stayed`: places of the project that did not travel, with whose rule says so.
     """
 
     id: str
@@ -143,18 +120,14 @@ class Plan:
     nodes: int = 0
     least_nodes: int = 0
     restarts: int = 0
-    restart_on: tuple[str, ...] = ()
-    no_restart: str = ""
     gpus_per_node: int = 0
     start: Start = Start()
     skipped: tuple[str, ...] = ()
     stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
-    warning: Warn | None = None
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
-    log_limit_mib: int = LOG_LIMIT_MIB
     on_event: tuple[str, ...] = ()
     version: int = PLAN_VERSION
 
@@ -265,20 +238,6 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
     return count
 
 
-def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
-    """Return the warning; raise UsageError for one without a time limit, or that would come before the start."""
-    if warning is None:
-        return None
-    if not time_limit_s:
-        raise UsageError("--signal needs --time-limit: it is sent before the time limit", "add --time-limit 4h")
-    if warning.before_s >= time_limit_s:
-        raise UsageError(
-            f"--signal {warning.before_s:g} s before the end: the time limit is {time_limit_s:g} s",
-            "give a shorter time to --signal",
-        )
-    return warning
-
-
 def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
     """Return the same counts, where only so many hosts are left."""
     return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
@@ -288,8 +247,7 @@ def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
 class LaunchRequest:
     """Hold what the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
 
-    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own. `left_out` are
-    the hosts that --gate starts without.
+    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own.
     """
 
     script: str
@@ -303,14 +261,10 @@ class LaunchRequest:
     workdir: str = ""
     checkpoint: str | None = None
     nodes: NodeCount | None = None
-    left_out: tuple[str, ...] = ()
     restarts: int | None = None
-    restart_on: tuple[str, ...] = ()
     start: Start = Start()
     stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
-    warning: Warn | None = None
-    log_limit_mib: int = LOG_LIMIT_MIB
     on_event: tuple[str, ...] = ()
 
     def checkpoint_folder(self) -> str | None:
@@ -370,25 +324,14 @@ def make_plan(
         nodes=nodes.most,
         least_nodes=nodes.least,
         restarts=restarts,
-        restart_on=request.restart_on,
-        no_restart=_no_restart(request) if not restarts else "",
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),
         skipped=surroundings.skipped,
         stayed=request.stayed,
         time_limit_s=request.time_limit_s,
-        warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),
-        log_limit_mib=request.log_limit_mib,
         on_event=request.on_event,
     )
-
-
-def _no_restart(request: LaunchRequest) -> str:
-    """Return why there is none where hosts were to take each other's place; "" where none was asked for."""
-    if request.restarts is not None or not request.left_out:
-        return ""
-    return f"not restarted: no host is left to take another's place, without {fold(request.left_out)} (--gate)"
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:

@@ -30,7 +30,7 @@ from nodectl.model.recording import Entry, Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.payload.common.frames import Reader
-from nodectl.payload.jobs.container import ENGINES
+from nodectl.payload.jobs.container import APPTAINER, ENGINES
 from nodectl.recordings.collect import collect
 from nodectl.topology.interfaces import Network, choose, interfaces_of, networks_of
 from nodectl.transport.base import Transport
@@ -182,11 +182,17 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "paths": needs.paths,
         "project": needs.project,
         "image": needs.image,
-        "engines": ([needs.container_engine] if needs.container_engine else ENGINES[:2]) if needs.image else [],
+        "engines": _engines(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",
-        "numa_binding": bool(needs.numa_binding),
         "nsys": needs.nsys,
     }
+
+
+def _engines(image: str) -> list[str]:
+    """Return the engines that may run the image: Apptainer for a file, else Docker or Podman."""
+    if not image:
+        return []
+    return [APPTAINER] if image.startswith("/") else [engine for engine in ENGINES if engine != APPTAINER]
 
 
 def _status(recording: Recording) -> tuple[int | None, str]:

@@ -36,10 +36,7 @@ class Asked:
     code_folder: Path | None = None
     code_limit_mib: int = CODE_LIMIT_MIB
     include: tuple[Path, ...] = ()
-    conda: str | None = None
-    numa_binding: str | None = None
     container: str | None = None
-    container_engine: str | None = None
     trace: str = ""
 
 
@@ -68,8 +65,6 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
         argv=() if asked.engine == TORCHRUN else argv,
         module=asked.module is not None and asked.engine == TORCHRUN,
         chdir=_absolute("--chdir", asked.chdir),
-        conda=_absolute("--conda", asked.conda),
-        numa_binding=_numa_binding(asked),
         container=_container(asked, needs),
         trace=_trace(asked),
     )
@@ -117,21 +112,6 @@ def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
         raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
 
 
-def _numa_binding(asked: Asked) -> str:
-    if asked.numa_binding is None:
-        return ""
-    if asked.engine == DEEPSPEED:
-        raise UsageError(
-            "--numa-binding cannot be used with DeepSpeed, whose launcher has an option for it",
-            "give it --bind_cores_to_rank: --engine deepspeed -- --bind_cores_to_rank SCRIPT",
-        )
-    if asked.engine == COMMAND and asked.numa_binding != "node":
-        raise UsageError(
-            f"--numa-binding {asked.numa_binding}: with --engine command, numactl binds to a node only", "say node"
-        )
-    return asked.numa_binding
-
-
 def _trace(asked: Asked) -> str:
     """Return the profiler; raise UsageError for ranks that cannot be started under nsys."""
     if asked.trace != NSYS:
@@ -145,25 +125,17 @@ def _trace(asked: Asked) -> str:
 
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
     """Return the container; raise UsageError for a wrong image name, and for options that a container excludes."""
-    image, engine = asked.container, asked.container_engine or ""
+    image = asked.container
     if image is None:
-        if engine:
-            raise UsageError("--container-engine needs --container", "name the image: --container IMAGE")
         return None
-    if asked.conda is not None:
-        raise UsageError(
-            "--conda and --container exclude each other: a container brings its own environment", "say one of them"
-        )
-    if engine == APPTAINER or image.startswith("/"):
-        if engine not in ("", APPTAINER):
-            raise UsageError(f"--container {image}: {engine} takes an image by its name", "say NAME:TAG")
+    if image.startswith("/"):
         return in_container(Container(_absolute("--container", image), APPTAINER), needs)
     if not is_image_name(image):
         raise UsageError(
             f"--container {image!r}: not the name of an image",
             "write REGISTRY/NAME:TAG, NAME in lower case, or for apptainer /a/file.sif",
         )
-    return in_container(Container(image, engine), needs)
+    return in_container(Container(image), needs)
 
 
 def in_container(container: Container, paths: Sequence[str]) -> Container:

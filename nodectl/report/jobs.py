@@ -314,7 +314,7 @@ def _spares(plan: Mapping[str, Any]) -> str:
 
 def _restarts(plan: Mapping[str, Any]) -> str:
     if not plan["restarts"]:
-        return f"none ({plan['no_restart'] or 'see --restarts, --spares'})"
+        return "none (see --restarts, --spares)"
     least = f", on {plan['least_nodes']} hosts at least" if plan["least_nodes"] < plan["nodes"] else ""
     return f"{plan['restarts']}, by the hosts themselves{least}"
 

@@ -37,7 +37,7 @@ _DISK = "A supervisor lives on without a disk"
 _CLOCKS = "Hosts' clocks are compared by the job's heartbeats, all the time"
 _TWICE = "Stopping twice, or while another cleans, does no harm"
 _SPARE = "the place of a lost or unfit host goes to a spare that all others hear"
-_LIMIT = "at most `--log-limit` (1024 MiB) of it on each host"
+_LIMIT = "at most 1024 MiB of it on each host"
 _DAMAGED = "One that is empty or damaged all the same is told anew"
 _ALL_GONE = "end when no host has\nanswered for a minute"
 _LEASE = "a host is silent for the lease"
@@ -314,11 +314,10 @@ EVENTS = (
     ),
     Event(
         "log-flood",
-        "a rank writes 12 MiB of lines as fast as it can, of which 2 MiB are kept",
+        "a rank writes 12 MiB of lines as fast as it can",
         acts.asks_for("flood"),
         _in_all(_goes_on(_LIMIT)),
         args={_S: ("--flood-first",), _T: ("--flood-last",)},
-        options=_everywhere("--log-limit", "2"),
     ),
     Event(
         "state-damaged",

@@ -99,7 +99,7 @@ class Trial:
 
     def options(self) -> list[str]:
         """nodectl's, of every launch."""
-        own = ["--launcher", LAUNCHER, "--venv", VENV, "--nproc-per-node", "1"]
+        own = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1"]
         return [*own, "--lease", f"{LEASE_S:g}", "--checkpoint", "auto"]
 
     def _has_said_id(self) -> bool:

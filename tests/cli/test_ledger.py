@@ -117,7 +117,7 @@ def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger,
     kept.cordon("node02", "wrong bits", "me@here")
     kept.cordon("node07", "a thermal paste", "me@here")
     (tmp_path / "job.py").write_text("print(1)\n")
-    launch = ("launch", "--launcher", "/bin/true", "--dry-run", "--output", "json", str(tmp_path / "job.py"))
+    launch = ("launch", "-e", "launcher_path=/bin/true", "--dry-run", "--output", "json", str(tmp_path / "job.py"))
     done = asked(*launch)
     assert done.returncode == 0, done.stderr
     assert [host["name"] for host in json.loads(done.stdout)["plan"]["hosts"]] == ["here"]

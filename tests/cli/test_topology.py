@@ -70,7 +70,7 @@ def test_launch_numbers_its_ranks_by_the_switches(nodectl: Cli, lab4: LabUnderTe
     more = tmp_path / "switches.yml"
     more.write_text(yaml.safe_dump({"all": {"hosts": switches}}))
     (tmp_path / "job.py").write_text("print(1)\n")
-    args = ("launch", "--launcher", "/bin/true", "--dry-run", "--output", "json", str(tmp_path / "job.py"))
+    args = ("launch", "-e", "launcher_path=/bin/true", "--dry-run", "--output", "json", str(tmp_path / "job.py"))
     plan = json.loads(nodectl("-i", lab4.inventory, "-i", str(more), *args).stdout)["plan"]
     first, second, third, fourth = lab4.hosts
     assert [host["name"] for host in plan["hosts"]] == [first, third, second, fourth]

@@ -104,7 +104,7 @@ class Lab:
         """Launch and leave it; the job's id."""
         script = self.folder / "train.py"
         script.write_text(case.text())
-        options = ["--launcher", LAUNCHER, "--venv", VENV, "--nproc-per-node", str(case.nproc), "--detach"]
+        options = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", str(case.nproc), "--detach"]
         done = self.run("launch", *options, *case.options, str(script), "--", *case.args)
         assert done.returncode == 0, done.stderr
         return str(done.stdout.strip())

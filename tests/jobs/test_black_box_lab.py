@@ -285,7 +285,16 @@ class Table:
         script.parent.mkdir()
         script.write_text(case.text())
         where = ["-i", lab.lab.inventory, "-l", ",".join(lab.hosts)]
-        how = ["--launcher", LAUNCHER, "--venv", VENV, "--nproc-per-node", "1", "--time-limit", str(_LIMIT_S)]
+        how = [
+            "-e",
+            f"launcher_path={LAUNCHER}",
+            "--venv",
+            VENV,
+            "--nproc-per-node",
+            "1",
+            "--time-limit",
+            str(_LIMIT_S),
+        ]
         argv = [sys.executable, "-m", "nodectl", *where, "launch", *how, str(script)]
         launch = subprocess.Popen(
             argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=lab.nodectl.env

@@ -356,7 +356,6 @@ HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError
         (Evidence(code=-9), "signal", "killed_from_outside", "SIGKILL"),
         (Evidence(code=-9, memory_killer=("oom_kill went from 0 to 1",)), "signal", "host_out_of_memory", "killer"),
         (Evidence(code=-11), "signal", "crash", "SIGSEGV"),
-        (Evidence(code=-10, warned=10), "signal", "time_limit", "SIGUSR1"),
         (Evidence(code=-13), "signal", "interrupted", "its reader had closed"),
         (Evidence(code=-24), "signal", "limits", "CPU time"),
         (Evidence(code=-9, cpu=CpuTime(5, 5.01, 0), memory_killer=("x",)), "signal", "host_out_of_memory", "killer"),

@@ -64,15 +64,6 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     assert made.document()["hosts"][1] == host
 
 
-def test_a_job_whose_only_spare_was_left_out_says_that_it_is_not_restarted() -> None:
-    made = plan(nodes=NodeCount(2, 2), left_out=("gpu03",))
-    assert made.no_restart == "not restarted: no host is left to take another's place, without gpu03 (--gate)"
-    assert "none (not restarted: no host is left" in plan_text(made.document())
-    assert plan(nodes=NodeCount(1, 1), left_out=("gpu03",)).no_restart == "", "another one is there"
-    assert plan(nodes=NodeCount(2, 2), left_out=("gpu03",), restarts=2).no_restart == ""
-    assert plan().no_restart == ""
-
-
 def test_the_scripts_options_are_told_where_they_belong(nodectl: Any) -> None:
     done = nodectl("launch", "train.py", "--lease", "9", "--epochs=3", check=False)
     assert done.returncode == 2

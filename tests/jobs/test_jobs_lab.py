@@ -39,7 +39,17 @@ class Shell:
     def launch_argv(self, text: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
         script = self.folder / "script.py"
         script.write_text(text)
-        return ["launch", "--launcher", _LAUNCHER, "--nproc-per-node", "2", *options, str(script), "--", *args]
+        return [
+            "launch",
+            "-e",
+            f"launcher_path={_LAUNCHER}",
+            "--nproc-per-node",
+            "2",
+            *options,
+            str(script),
+            "--",
+            *args,
+        ]
 
     def launch(self, text: str, *options: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         return self.run(*self.launch_argv(text, *options, args=args))
@@ -153,8 +163,8 @@ def test_a_project_travels_and_its_checkpoint_folders_come_back(
     monkeypatch.chdir(tmp_path / "project")
     argv = [
         "launch",
-        "--launcher",
-        _LAUNCHER,
+        "-e",
+        f"launcher_path={_LAUNCHER}",
         "--nproc-per-node",
         "1",
         "--checkpoint",

@@ -137,7 +137,7 @@ def test_recorded_ranks_of_a_dressed_lab_get_the_nic_at_their_gpu(
         place = "cat > /usr/local/bin/ranks && chmod 755 /usr/local/bin/ranks"
         config = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)["ssh_config"]
         subprocess.run(["ssh", "-F", config, "node01", place], input=_RANKS, text=True, check=True)
-        words = ("launch", "--launcher", "/usr/local/bin/ranks", "--nproc-per-node", "8", "--nic-binding", "gpu")
+        words = ("launch", "-e", "launcher_path=/usr/local/bin/ranks", "--nproc-per-node", "8", "--nic-binding", "gpu")
         done = nodectl("-i", inventory, *words, "show.py")
         for rank in (0, 1, 7):
             assert f"node01 | {rank} ={A100[rank]}\n" in done.stdout

@@ -84,7 +84,7 @@ def test_nothing_private_is_on_any_host(
 
     def launch(*words: str) -> subprocess.CompletedProcess[str]:
         done: subprocess.CompletedProcess[str] = nodectl(
-            *("-i", lab.inventory, "launch", "--launcher", _LAUNCHER, "--nproc-per-node", "1", *words),
+            *("-i", lab.inventory, "launch", "-e", f"launcher_path={_LAUNCHER}", "--nproc-per-node", "1", *words),
             check=False, env=env,
         )  # fmt: skip
         return done

@@ -79,7 +79,9 @@ class Shell:
 
     def launch(self, *args: str, document: bool = False) -> subprocess.CompletedProcess[str]:
         form = ("--output", "json") if document else ()
-        return self.run(*form, "launch", "--launcher", _LAUNCHER, "--venv", _VENV, "--nproc-per-node", "1", *args)
+        return self.run(
+            *form, "launch", "-e", f"launcher_path={_LAUNCHER}", "--venv", _VENV, "--nproc-per-node", "1", *args
+        )
 
     def everywhere(self, command: str) -> None:
         for host in self.lab.hosts:

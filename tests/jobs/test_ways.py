@@ -76,12 +76,8 @@ def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
         (Asked("train.py", chdir="srv/x"), "not an absolute path"),
         (Asked("train.py", chdir="/srv", code_folder=Path("/")), "with --chdir nothing is"),
         (Asked("python", ("workload:transformer",), engine="command", chdir="/srv"), "nodectl's own"),
-        (Asked("train.py", engine="deepspeed", numa_binding="node"), "cannot be used with DeepSpeed"),
-        (Asked("train.py", engine="command", numa_binding="socket"), "numactl binds to a node"),
         (Asked("train.py", container="--privileged"), "not the name of an image"),
         (Asked("train.py", container="img; id"), "not the name of an image"),
-        (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
-        (Asked("train.py", container_engine="docker"), "needs --container"),
         (Asked("train.py", engine="deepspeed", trace="nsys"), "starts its own"),
     ],
 )

@@ -48,7 +48,7 @@ class Shell:
         return done
 
     def launch(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return self.run("launch", "--launcher", _LAUNCHER, *args)
+        return self.run("launch", "-e", f"launcher_path={_LAUNCHER}", *args)
 
     def everywhere(self, command: str) -> None:
         for host in self.lab.hosts:

@@ -23,7 +23,7 @@ esac
 def test_nvidia_smi_of_wsl2_is_found(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
     (host, *_) = lab4.hosts
     words = ("-i", lab4.inventory, "-l", host)
-    asked = "launch --launcher /bin/true --chdir /etc --skip venv --dry-run --output json hostname"
+    asked = "launch -e launcher_path=/bin/true --chdir /etc --skip venv --dry-run --output json hostname"
     plan = asked.split()
     ranks = [json.loads(nodectl(*words, *plan).stdout)["plan"]["nproc_per_node"]]
     smi = f"{_FOLDER}/lib/nvidia-smi"

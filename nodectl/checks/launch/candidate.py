@@ -32,8 +32,7 @@ class JobNeeds:
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
     reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
-    `image` is the container's, `container_engine` what is to run it (empty: what all hosts have).
-    `nsys`: ranks are profiled by it.
+    `image` is the container's. `nsys`: ranks are profiled by it.
     """
 
     candidate_ports: tuple[int, ...]
@@ -48,8 +47,6 @@ class JobNeeds:
     engine: str = "torchrun"
     project: str = ""
     image: str = ""
-    container_engine: str = ""
-    numa_binding: str = ""
     nsys: bool = False
     venvs: tuple[tuple[str, str], ...] = ()
 

@@ -51,8 +51,7 @@ def _images(host: Candidate) -> dict[str, str]:
 
 def container_engine(hosts: Sequence[Candidate]) -> str:
     """Return the first engine with which all hosts have the image; else what most have, or "" for none anywhere."""
-    asked = hosts[0].needs.container_engine
     engines = list(dict.fromkeys(engine for host in hosts for engine in _images(host)))
     complete = [engine for engine in engines if all(_images(host).get(engine) for host in hosts)]
     most = max(engines, key=lambda engine: sum(engine in _images(host) for host in hosts), default="")
-    return asked or next(iter(complete), most)
+    return next(iter(complete), most)

@@ -200,26 +200,9 @@ def engine(host: Candidate) -> Iterator[Finding]:
     name = host.needs.engine
     if host.needs.venv is not None and name in ("deepspeed", "accelerate"):
         version = host.known("job_venv", JobVenv).engine
-        remedy = f"install {name} into that environment on {host.host}, or name another one with --venv or --conda"
+        remedy = f"install {name} into that environment on {host.host}, or name another one with --venv"
         status, expected = failed_unless(bool(version)), f"{name} in {host.needs.venv}"
         yield host.finding(ENGINE, status, expected=expected, actual=version or "not there", remedy=remedy)
-
-
-NUMA_BINDING = Check("launch_numa_binding", looks_at="torchrun of the environment", fires="it has no --numa-binding")
-
-
-@judges(NUMA_BINDING, reads=("job_venv",))
-def numa_binding(host: Candidate) -> Iterator[Finding]:
-    """Judge whether torchrun binds ranks itself: it does in versions that know how."""
-    if host.needs.numa_binding and host.needs.venv is not None and host.needs.engine in ("torchrun", "accelerate"):
-        there = host.known("job_venv", JobVenv)
-        yield host.finding(
-            NUMA_BINDING,
-            failed_unless(there.numa_binding),
-            expected="torchrun --numa-binding",
-            actual=f"torch {there.torch or 'is not there'} {'has' if there.numa_binding else 'has not'} it",
-            remedy="torch 2.9 and later have it; or start by --engine command, which binds with numactl",
-        )
 
 
 NSYS = Check("launch_nsys", looks_at="Nsight Systems, with --trace nsys", fires="it is not installed")

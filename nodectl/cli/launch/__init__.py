@@ -15,10 +15,9 @@ from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.jobs import conclude, follow_output, stop_job
-from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
-from nodectl.cli.measuring import hold, look_at
+from nodectl.cli.launch.options import Launch, LaunchCommand
 from nodectl.cli.options import takes
-from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
+from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
@@ -50,9 +49,6 @@ from nodectl.jobs.seen import note_jobs
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
-from nodectl.probes.lost import Watched
-from nodectl.report.acceptance import acceptance_text
-from nodectl.report.findings import findings_list
 from nodectl.report.jobs import findings_lines, plan_text
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.inventory.here import kept
@@ -96,10 +92,7 @@ def _work(app: App, asked: Launch) -> _Work:
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
         include=code.include,
-        conda=around.conda,
-        numa_binding=around.numa_binding,
         container=around.container,
-        container_engine=around.container_engine,
         trace=asked.trace or "",
     )
     way = find_way(program, [path for path, _ in needs])
@@ -114,13 +107,12 @@ def _work(app: App, asked: Launch) -> _Work:
 
 def _launched(app: App, asked: Launch, work: _Work) -> int:
     """Return the exit status of the launch."""
-    hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
+    hosts: Sequence[Host] = in_rank_order(app.hosts)
     request = _request(asked, work, hosts)
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
         request = replace(request, launcher=_own_launcher())
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
-    left_out = tuple(host.name for host in app.hosts if host not in hosts)
-    request = replace(request, nodes=fewer(request.nodes, len(hosts)), left_out=left_out)
+    request = replace(request, nodes=fewer(request.nodes, len(hosts)))
     job_id = new_job_id()
     with interruptible(deaf_s=_UNDO_S):
         saved = plan_checkpoints(app.transport, hosts, job_id, request.checkpoint_folder(), app.forks)
@@ -149,25 +141,23 @@ def _own_launcher() -> str:
 def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:
     limits, around, way = asked.limits, asked.around, work.way
     in_container = around.container is not None
+    launcher = str(hosts[0].variables.get("launcher_path") or node_paths.LAUNCHER)
     return LaunchRequest(
         script=way.script,
         args=way.args,
         nproc_per_node=limits.nproc_per_node,
         lease_s=limits.lease,
-        launcher=around.launcher,
-        venv=way.start.conda or _venv(hosts[0], around.launcher, around.venv, in_container=in_container),
+        launcher=launcher,
+        venv=_venv(hosts[0], launcher, around.venv, in_container=in_container),
         env_names=tuple(sorted(work.env)),
         name=way.name,
         workdir=way.workdir,
         checkpoint=asked.code.checkpoint,
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
-        restart_on=asked.hosts.restart_on,
         start=way.start,
         stayed=() if way.code is None else way.code.stayed,
         time_limit_s=limits.time_limit or 0.0,
-        warning=limits.warning,
-        log_limit_mib=limits.log_limit,
         on_event=work.on_event,
     )
 
@@ -175,12 +165,10 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
 def _ready_hosts(
     app: App, asked: Launch, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Return the hosts that passed preflight and the gate, and what was seen there; NICs are bound to GPUs."""
-    gate, binding = asked.hosts.gate, asked.around.nic_binding
+    """Return the hosts that passed preflight and their surroundings; NICs are bound to GPUs."""
+    binding = asked.around.nic_binding
     needs = _job_needs(hosts, request, work, asked.around.venv)
-    hosts, surroundings = _preflight(app, hosts, request, needs, work.skipping, gate=bool(gate))
-    if gate == QUICK and not asked.dry_run and len(good := _tried(app, hosts, request)) < len(hosts):
-        hosts, surroundings = _preflight(app, good, request, needs, work.skipping, gate=True)
+    hosts, surroundings = _preflight(app, hosts, request, needs, work.skipping)
     if binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
         from nodectl.jobs.nics import bind_nics
 
@@ -201,8 +189,6 @@ def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchReque
 def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
     """Send the code and start a supervisor on each host; where that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
-    if plan.no_restart:
-        note(f"after a failure the job is {plan.no_restart}")
     packages, sent = pack(plan, work.way.code, surroundings.kept_code)
     if any(surroundings.kept_code.values()):
         note(describe_parcels(sent))
@@ -253,24 +239,22 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=None if way.start.container else request.venv or None,
-        venvs=() if venv or way.start.container or way.start.conda else _venvs(hosts, request.launcher),
+        venvs=() if venv or way.start.container else _venvs(hosts, request.launcher),
         image=way.start.container.image if way.start.container else "",
-        container_engine=way.start.container.engine if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
         project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
-        numa_binding=way.start.numa_binding,
         nsys=way.start.trace == NSYS,
     )
 
 
 def _preflight(
-    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...], *, gate: bool
+    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Show what preflight found; the launch ends here where something failed or could not be told.
+    """Show the findings of preflight and return the hosts of the job; end the launch if too few hosts pass.
 
-    With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
+    If spares are left, the hosts that fail are left out.
     """
     report = run_preflight(app.transport, hosts, needs, app.forks)
     kept, passed = parted(report.findings, skipping)
@@ -283,9 +267,9 @@ def _preflight(
             note(line)
     status = exit_status(finding.status for finding in kept)
     least = request.nodes.least if request.nodes else len(hosts)
-    if status and gate and least <= len(left := passing(hosts, kept)) < len(hosts):
-        note(f"left out by --gate: {fold(host.name for host in hosts if host not in left)}")
-        return _preflight(app, left, request, needs, skipping, gate=gate)
+    if status and least <= len(left := passing(hosts, kept)) < len(hosts):
+        note(f"left out, a spare takes the place: {fold(host.name for host in hosts if host not in left)}")
+        return _preflight(app, left, request, needs, skipping)
     if status:
         note("the job was not launched: preflight found what stands above")
         app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
@@ -305,28 +289,6 @@ def _preflight(
         ],
         kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
-
-
-def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[Host]:
-    """Return the hosts that a short acceptance accepts; the launch ends here where they are too few."""
-    from nodectl.ledger.accept.course import tried
-
-    with hold(app, "launch --gate quick", force=False, hosts=hosts) as holds:
-        if holds.refused:
-            note(findings_list(holds.findings))
-            raise click.exceptions.Exit(exit_status(finding.status for finding in holds.findings))
-        watched = Watched(app.transport, holds.heard, holds.unreached())
-        done = tried(watched, hosts, look_at(app, watched), note, app.forks)
-    bad = {host.host: host.verdict.status for host in done.hosts if not host.verdict.accepts}
-    good = [host for host in hosts if host.name not in bad]
-    if bad:
-        note(acceptance_text(done, terminal_width()))
-    if len(good) < (request.nodes.least if request.nodes else len(hosts)):
-        note("the job was not launched: --gate quick rejected the hosts above")
-        raise click.exceptions.Exit(exit_status(bad.values()))
-    if bad:
-        note(f"left out by --gate quick: {fold(bad)}")
-    return good
 
 
 def _follow(app: App, hosts: Sequence[Host], job_id: str) -> int:

@@ -9,37 +9,17 @@ import click
 from click.core import ParameterSource
 
 from nodectl.cli import completing
-from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Read, Seconds, argument, option, option_group
+from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Seconds, argument, option, option_group
 from nodectl.cli.terminal import note
-from nodectl.common import node_paths
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
 from nodectl.jobs.plan import (
     CODE_LIMIT_MIB,
     GPU,
     LEASE_S,
-    LOG_LIMIT_MIB,
     NIC_BINDINGS,
-    NUMA_BINDINGS,
     TRACERS,
-    Warn,
-    read_warning,
 )
-from nodectl.jobs.remedies import classes
-from nodectl.payload.jobs.container import ENGINES
-
-PREFLIGHT, QUICK = "preflight", "quick"
-
-
-def read_gate(text: str) -> str:
-    """Read `--gate` with nothing behind it, `quick`, and what nodectl.toml or the environment say of a switch."""
-    if text.lower() in ("true", "1", "yes", "on", PREFLIGHT):
-        return PREFLIGHT
-    if text.lower() in ("false", "0", "no", "off", ""):
-        return ""
-    if text != QUICK:
-        raise ValueError(f"{text!r} is no gate; write --gate or --gate quick")
-    return QUICK
 
 
 def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -57,21 +37,8 @@ class Limits:
         "--nproc-per-node", "Ranks on each host.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
     )
     lease: float = option("--lease", "End the job when a host is silent for this time.", default=LEASE_S, metavar="S")
-    log_limit: int = option(
-        "--log-limit",
-        "Output that is kept on each host; the oldest is deleted.",
-        default=LOG_LIMIT_MIB,
-        type=click.IntRange(1),
-        metavar="MIB",
-    )
     time_limit: float | None = option(
         "--time-limit", "End the job after this time: 4h, 90m.", type=Seconds(1), metavar="TIME"
-    )
-    warning: Warn | None = option(
-        "--signal",
-        "Signal that the ranks get this many seconds before --time-limit ends.",
-        type=Read(read_warning, "signal"),
-        metavar="USR1@60",
     )
 
 
@@ -126,25 +93,13 @@ class Environment:
         type=click.Path(path_type=Path),
         metavar="FILE",
     )
-    launcher: str = option(
-        "--launcher", "Path of the launch script on the nodes.", default=node_paths.LAUNCHER, metavar="PATH"
-    )
     venv: str | None = option(
-        "--venv", "Environment that holds torchrun.  Default: the inventory's pytorch_venv.", metavar="DIR"
-    )
-    conda: str | None = option(
-        "--conda", "Conda environment that holds torchrun, by its prefix; it is activated.", metavar="DIR"
+        "--venv",
+        "Environment that holds torchrun, a venv or a conda prefix.  Default: the inventory's pytorch_venv.",
+        metavar="DIR",
     )
     container: str | None = option(
         "--container", "Run in a container of this image, with the hosts' network, GPUs and RDMA.", metavar="IMAGE"
-    )
-    container_engine: str | None = option(
-        "--container-engine", "Default: docker or podman, whichever all hosts have.", type=OneOf(ENGINES)
-    )
-    numa_binding: str | None = option(
-        "--numa-binding",
-        "Bind ranks to the CPUs near their GPUs (an option of torchrun).",
-        type=OneOf(NUMA_BINDINGS),
     )
     nic_binding: str = option(
         "--nic-binding",
@@ -169,33 +124,11 @@ class Hosts:
         type=click.IntRange(0, 1000),
         metavar="N",
     )
-    restart_on: tuple[str, ...] = option(
-        "--restart-on",
-        "Start anew after failures of this class (docs: Why a job ended) or `all`, also where that seems in vain; may "
-        "be repeated.",
-        type=OneOf(["all", *sorted(classes())]),
-        metavar="CLASS",
-    )
     spares: int | None = option(
         "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
     )
-    gate: str | None = option(
-        "--gate",
-        "Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
-        "a matrix product, pairs and a collective reject.",
-        type=Read(read_gate, "gate"),
-        is_flag=False,
-        flag_value=PREFLIGHT,
-        metavar="[quick]",
-    )
     interface: str | None = option(
         "--interface", "Interface of the job: eth1, or the one in 10.1.0.0/16 on each host.", metavar="NAME|NETWORK"
-    )
-    fabric_from: Path | None = option(
-        "--fabric-from",
-        "Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
-        type=EXISTING_PATH,
-        metavar="FILE",
     )
     needs: tuple[str, ...] = option("--need", "Path that every host must have before the start.", metavar="PATH")
     skips: tuple[str, ...] = option(
@@ -225,8 +158,6 @@ class Launch:
     def refuse_contradictions(self) -> None:
         """Raise UsageError where one option makes another impossible, before any host is asked."""
         around, engine = self.around, self.code.engine
-        if around.conda is not None and around.venv is not None:
-            raise UsageError("--venv and --conda exclude each other: each names the environment", "say one of them")
         if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
             why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
             raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
@@ -236,11 +167,7 @@ class LaunchCommand(click.Command):
     """Says where `--` belongs, for options that were meant for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; SCRIPT may follow --gate without a word."""
-        end = args.index("--") if "--" in args else len(args)
-        for place in range(end):
-            if args[place] == "--gate" and args[place + 1 : place + 2] not in ([PREFLIGHT], [QUICK]):
-                args[place] = f"--gate={PREFLIGHT}"
+        """Parse as click does; name `--` if an option belongs to the script."""
         script, early = self._between_script_and_dashes(ctx, args)
         try:
             left = super().parse_args(ctx, list(args))

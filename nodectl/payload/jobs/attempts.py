@@ -58,7 +58,6 @@ _STAYS = lazily(
     r"\b4(?!08|09|2[59])\d\d Client Error|HTTP Error 4(?!08|09|2[59])\d\d|Client error '4(?!08|09|2[59])\d\d|"
     r"CERTIFICATE_VERIFY_FAILED|Name or service not known|Read-only file system"
 )
-_ALL = "all"
 _NOTHING_SAYS = "and nothing says that a third would not"
 _SAME_PLACE_STEPS = 2  # so far apart ranks may be when one of them ends
 _NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
@@ -75,11 +74,7 @@ class Over(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The plan's rules: an attempt takes `least` to `most` hosts, and waits `rejoin_s` for hosts that are missing.
-
-    `why_none` says why no other attempt follows where the operator may have expected one. `restart_on` are classes of
-    causes after which one follows in any case, or `all`.
-    """
+    """The plan's rules: an attempt takes `least` to `most` hosts, and waits `rejoin_s` for hosts that are missing."""
 
     members: int
     least: int
@@ -88,8 +83,6 @@ class Rules(NamedTuple):
     lease_s: float
     grace_s: float
     rejoin_s: float = _REJOIN_S
-    why_none: str = ""
-    restart_on: Tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Dict[str, Any]) -> Rules:
@@ -99,8 +92,7 @@ class Rules(NamedTuple):
         least = int(plan.get("least_nodes") or most)
         restarts, more_s = int(plan.get("restarts", 0)), float(plan.get("rejoin_s") or _REJOIN_S)
         lease_s, grace_s = float(plan["lease_s"]), float(plan["grace_s"])
-        why_none, restart_on = str(plan.get("no_restart", "")), tuple(plan.get("restart_on") or ())
-        return cls(members, least, most, restarts, lease_s, grace_s, more_s, why_none, restart_on)
+        return cls(members, least, most, restarts, lease_s, grace_s, more_s)
 
     @property
     def first(self) -> Tuple[int, ...]:
@@ -165,7 +157,7 @@ class Succession:
     ) -> Union[Over, Attempt, None]:
         """Return what follows when nothing runs on this host: nothing yet, the end, or another attempt."""
         if not self.possible:
-            return Over(me.state, self.rules.why_none if me.state == hb.FAILED else "")
+            return Over(me.state)
         all_beats = {**beats, me.rank: me}
         if any(word.state in (hb.STOPPING, hb.STOPPED) for word in all_beats.values()):
             return Over(hb.STOPPED)
@@ -239,10 +231,10 @@ class Succession:
         self._steps[attempt.number] = max(word.step for word in beats.values())
         elsewhere = culprit in beats and self._may_go_elsewhere(cause, beats, beats[culprit].fit, tested=tested)
         mistake = "" if elsewhere else unmendable(cause)
-        why = "" if self._is_asked_for(cause) else mistake or (self._in_vain(beats, attempt) if tested else "")
+        why = mistake or (self._in_vain(beats, attempt) if tested else "")
         if why and cause is not None:
             told, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
-            evidence = "" if category == "time_limit" else f" ({category}: {told}); --restart-on {category} tries on"
+            evidence = "" if category == "time_limit" else f" ({category}: {told})"
             return Over(hb.FAILED, f"not restarted: {why}{evidence}")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
@@ -254,11 +246,6 @@ class Succession:
         """Tell whether a spare may mend a full disk: that of its host's own state, so that it is not `fit`."""
         full = cause is not None and _category(cause) == "disk_full"
         return full and any(word.state == hb.SPARE for word in beats.values()) and (bool(fit) or not tested)
-
-    def _is_asked_for(self, cause: Optional[Dict[str, Any]]) -> bool:
-        """Tell whether the operator wants another attempt after this cause; the time limit is beyond that."""
-        asked = self.rules.restart_on
-        return cause is not None and _category(cause) != "time_limit" and (_ALL in asked or _category(cause) in asked)
 
     def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
         """Return why the last two attempts show that a third would fail as well; "" where it might succeed."""

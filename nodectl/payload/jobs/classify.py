@@ -121,8 +121,8 @@ class Evidence(NamedTuple):
     note: the rank's record of its uncaught exception; watched: its Python would have written one; left: it recorded
     that it ended without one. memory_killer, kernel, forks (refused by a limit): sentences for people. other_kills:
     what is known of the memory killer's other victims; killed_then: this rank may be one. full: folders without space.
-    log: the end of its output; shared: the log may hold other ranks' lines. warned: the signal that nodectl sent before
-    the job's time ended. stack: faulthandler's text for a crash. cpu: its CPU time, if that is limited.
+    log: the end of its output; shared: the log may hold other ranks' lines. stack: faulthandler's text for
+    a crash. cpu: its CPU time, if that is limited.
     """
 
     code: Optional[int] = None
@@ -140,7 +140,6 @@ class Evidence(NamedTuple):
     log: str = ""
     code_from_log: bool = False
     shared: bool = False
-    warned: int = 0
     stack: str = ""
     cpu: Optional[CpuTime] = None
 
@@ -308,11 +307,6 @@ def _kind(category: str) -> str:
 
 def _by_signal(number: int, evidence: Evidence) -> Verdict:
     message = f"killed by signal {number} ({signal_name(number)})"
-    if number == evidence.warned:
-        handles = (
-            f"nodectl sent it before the end of its time (--signal), and it has no handler of {signal_name(number)}"
-        )
-        return Verdict("signal", "time_limit", message, (handles,))
     if number == signal.SIGTERM and evidence.after_another:
         return Verdict("terminated", "terminated", "ended by its launcher after another rank")
     if number == signal.SIGKILL and evidence.memory_killer:

@@ -31,8 +31,7 @@ class Output(NamedTuple):
 class HostAtStart(NamedTuple):
     """The host when its ranks were started: the job's folder, the time, and the number of memory kills until then.
 
-    `logs` is the folder of the ranks' separate logs, `output` their shared output; `warned` is the signal that nodectl
-    sent them before the job's time ended (0: none yet).
+    `logs` is the folder of the ranks' separate logs, `output` their shared output.
     """
 
     job: str
@@ -40,7 +39,6 @@ class HostAtStart(NamedTuple):
     output: Output
     since_s: float
     kills: Optional[int]
-    warned: int = 0
 
 
 def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
@@ -102,7 +100,6 @@ def _evidence(
         watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
         left=notes.has_left(host.job, death.rank),
         full=full if note is None else (),
-        warned=host.warned,
         stack=notes.crash(host.job, death.rank),
         cpu=death.cpu,
         **log_of(host.logs, host.output, death.local_rank),

@@ -107,7 +107,6 @@ def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     arguments += ["--interface", host["interface"]] if host.get("interface") else []
     arguments += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
     arguments += _environment(plan, start)
-    arguments += ["--numa-binding", start["numa_binding"]] if start.get("numa_binding") else []
     if start.get("engine", _TORCHRUN) != _TORCHRUN:
         return [*arguments, "--engine", start["engine"], "--", *start["argv"]]
     arguments += ["--module", "yes"] if start.get("module") else []
@@ -115,8 +114,6 @@ def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
 
 
 def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
-    if start.get("conda"):
-        return ["--conda", start["conda"]]
     if start.get("container"):  # not the host's default, which the container does not have
         return ["--venv", plan["venv"]]
     venv = venv_of(plan, plan["hosts"][plan["rank"]])

@@ -74,7 +74,7 @@ def lacks_launcher(plan: Dict[str, Any]) -> str:
         return "" if shutil.which(start["container"]["engine"]) else f"{start['container']['engine']} is not there"
     if start.get("engine", "torchrun") != "torchrun":
         return ""
-    environment = start.get("conda") or venv_of(plan, plan["members"][plan["member"]])
+    environment = venv_of(plan, plan["members"][plan["member"]])
     torchrun = os.path.join(environment, "bin", "torchrun") if environment else ""
     return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
 

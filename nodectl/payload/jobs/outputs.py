@@ -19,7 +19,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from .folder import JobFolder, write_atomic
 
 COMMON = "output.log"
-LIMIT_MIB = 1024
 _INDEX, _DROPPED = "output.index", "output.dropped"
 _ONLY_COPY = "only-copy"
 _RANK_FILE = re.compile(r"(?:.*/)?attempt_\d+/(\d+)/std(?:out|err)\.log")
@@ -134,7 +133,7 @@ def sizes_at(job: JobFolder, moment: float) -> Dict[str, int]:
 class Keeper:
     """Keeps the account of a running job's output, and its size below the limit."""
 
-    def __init__(self, job: JobFolder, limit_mib: int) -> None:
+    def __init__(self, job: JobFolder, limit_mib: int = 1024) -> None:
         self._job, self._limit_bytes = job, limit_mib << 20
         self._numbers: Dict[str, int] = {}
         self._sizes: Dict[str, int] = {}

@@ -125,10 +125,6 @@ class Postmortem:
             self._ask(self._read_unseen)
         return self.is_described(now_s) and (self._said is not None or now_s - self._asked_s > _READ_S)
 
-    def note_warning(self, number: int) -> None:
-        """Note that nodectl sends ranks this signal before the job's time ends, so a death by it has a known sender."""
-        self._at_start = self._at_start._replace(warned=number)
-
     def is_described(self, now_s: float) -> bool:
         """Tell whether the evidence of all dead ranks has been read, or has taken too long."""
         return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import kernel, steady
 from .contain import MARKER
-from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
+from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat
 from .syscalls import process_handle
 
 _FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # on a stalled machine any time may pass between a fork and its exec
@@ -150,12 +150,6 @@ class RankWatch:
     def running(self) -> List[Rank]:
         """Return the ranks that have not been reported as ended, by local rank."""
         return sorted(self._ranks.values(), key=lambda item: item.local_rank)
-
-    def signal(self, number: int) -> None:
-        """Send the ranks a signal, but not the launcher: torchrun would die of it."""
-        for rank in self._ranks.values():
-            if is_alive(rank.pid, rank.start_ticks):
-                send(rank.pid, number)
 
     def close(self) -> None:
         """Close the ranks' handles."""

@@ -23,7 +23,7 @@ from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
 from .job_events import report, report_end, sentence
-from .outputs import LIMIT_MIB, Keeper, size
+from .outputs import Keeper, size
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
@@ -66,7 +66,6 @@ class Supervisor:
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
-        self._warned = False
         self._asked_who_s: Optional[float] = None
         self._quiet_s: Optional[float] = None
         self._spawned_s: Optional[float] = None
@@ -98,7 +97,7 @@ class Supervisor:
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
-        self.keeper = Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
+        self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
         self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
@@ -418,15 +417,11 @@ class Supervisor:
         return self._kill(now_s) and self.postmortem.is_described(now_s) and self.courier.drained(now_s)
 
     def _note_time(self, now_s: float) -> None:
-        """Warn the ranks before the job's time is over, and end them when it is."""
+        """End the ranks when the job's time is over."""
         limit_s = float(self.plan.get("time_limit_s") or 0)
         left_s = limit_s - (now_s - self.member.born_s)
         if not limit_s:
             return
-        if self.plan.get("warning") and not self._warned and left_s <= float(self.plan["warning"]["before_s"]):
-            self._warned = True
-            self.postmortem.note_warning(int(self.plan["warning"]["signal"]))
-            self.watch.signal(int(self.plan["warning"]["signal"]))
         if left_s <= 0:
             self.postmortem.fail("time_limit", f"its time limit of {limit_s:g} s is over")
             self._end(now_s, hb.FAILED, settle_s=0)

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
-from pathlib import Path
 from typing import Any, TypeVar
 
 from nodectl.common.counting import counted
@@ -18,7 +17,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import Attachment, Fabric, FabricGraph, Rail, SwitchLoad
-from nodectl.topology.fabric.sources import graph_from, variables_graph
+from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.groups import joined
 
 
@@ -607,15 +606,13 @@ def unknown_fabric(hosts: Sequence[str]) -> Fabric:
     return Fabric("nothing", (), None, (), tuple(hosts), findings=(nothing_known(),))
 
 
-def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host, ...]:
-    """Neighbours of the fabric beside each other; as the inventory has them where nothing tells of the switches.
+def in_rank_order(hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """Sort the hosts so that neighbours of the fabric are next to each other; keep their order if no switch is known.
 
-    Hosts that the file or nodectl_switch does not name come last.
+    Hosts without nodectl_switch come last.
     """
     is_described = any(name in host.variables for host in hosts for name in ("nodectl_switch", "nodectl_rail"))
-    if fabric_from is None and not is_described:
-        return tuple(hosts)
-    graph = graph_from(fabric_from, hosts, {}) if fabric_from else variables_graph(hosts)
+    graph = variables_graph(hosts) if is_described else None
     if graph is None:
         return tuple(hosts)
     by_name = {host.name: host for host in hosts}

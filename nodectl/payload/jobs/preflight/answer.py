@@ -216,7 +216,6 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
             "nsys": nsys() if request["nsys"] else "",
-            "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
             "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
@@ -270,14 +269,6 @@ def dead_interpreter(prefix: Path, engine: str) -> str:
         return ""
     named = [match.group(1) or match.group(3) for match in map(_INTERPRETER.match, lines) if match]
     return next((os.fsdecode(path) for path in named if not os.access(path, os.X_OK)), "")
-
-
-def has_numa_binding(prefix: Path) -> bool:
-    """Its torchrun knows --numa-binding."""
-    runs = [
-        run for lib in ("lib", "lib64") for run in prefix.glob(f"{lib}/python3*/*-packages/torch/distributed/run.py")
-    ]
-    return any(b"numa-binding" in run.read_bytes() for run in runs)
 
 
 def _engines(request: Dict[str, Any]) -> List[str]:
