@@ -18,6 +18,7 @@ from nodectl.cli.evidence import take
 from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
     FOLDER,
+    Number,
     OneOf,
     Read,
     force_option,
@@ -31,6 +32,7 @@ from nodectl.cli.terminal import as_json, note, result, terminal_width, writing
 from nodectl.common.documents import new_id
 from nodectl.common.process import interruptible
 from nodectl.ledger.accept import store
+from nodectl.ledger.accept.judge import compared
 from nodectl.ledger.accept.means import Means, look, refuse_twins
 from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.history.database import HistoryError
@@ -58,6 +60,12 @@ class _Options:
         type=Read(duration),
         metavar="SECONDS|30m|8h",
     )
+    tolerance: float | None = option(
+        "--tolerance",
+        "Reject a host that lost so much of its last accepted figures (default: no comparison).",
+        type=Number(0, 100),
+        metavar="PERCENT",
+    )
     dry_run: bool = option("--dry-run", "Print the plan with its times, and start nothing.")
     cordon: bool = option("--cordon", "Cordon the hosts that are rejected (`nodectl ledger`).")
     out: Path | None = option(
@@ -84,26 +92,22 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     acceptance, means = _planned(app, asked.level, asked.budget)
     tell_unseen(app)
     app.on_event()  # refused before anything is measured
+    befores = {} if asked.tolerance is None else {name: store.last_accepted(app.fleet, name) for name in means}
     plan = plan_text(acceptance.steps, terminal_width())
     if asked.dry_run:
-        app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
+        steps, accepted = store.document_of(acceptance)["steps"], {name: one.id for name, one in befores.items()}
+        app.show("accept-plan", {"level": acceptance.level, "steps": steps, "accepted": accepted}, plan)
         return
     note(plan)
     if asked.out is not None:
         with writing(asked.out, "--out"):  # not known only after hours
             asked.out.mkdir(mode=0o700, parents=True, exist_ok=True)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
+    if asked.tolerance is not None:
+        acceptance = compared(acceptance, befores, asked.tolerance, means)
+        store.save(acceptance, store.folder_of(acceptance.id))
     keep_in_ledger(app, acceptance, cordon=asked.cordon)
     _conclude(app, acceptance, asked.out)
-
-
-def accepted(app: App) -> Acceptance:
-    """Return a whole quick acceptance of the App's hosts, which the history and the ledger keep."""
-    acceptance, means = _planned(app, "quick", None)
-    acceptance = _carried_out(app, acceptance, means, force=False, limited=False)
-    keep_in_ledger(app, acceptance, cordon=False)
-    _keep_measurements(app, acceptance)
-    return acceptance
 
 
 def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:

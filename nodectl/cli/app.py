@@ -6,7 +6,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -246,12 +246,6 @@ class App:
 
             refuse_open(path, "its on_event is run")
         return tuple(argv)
-
-    def of(self, hosts: Sequence[Host]) -> App:
-        """Return the App of these hosts alone, over the same connections; their variables may be others."""
-        part = replace(self, limit=",".join(host.name for host in hosts))
-        part.__dict__ |= {"inventory": self.inventory, "transport": self.transport, "hosts": tuple(hosts)}
-        return part
 
     def close(self) -> None:
         """Close the transport, where one was opened."""

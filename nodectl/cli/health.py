@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -27,7 +26,7 @@ from nodectl.cli.options import (
 )
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
-from nodectl.errors import InventoryError, UsageError
+from nodectl.errors import InventoryError
 from nodectl.facts.base import is_denied
 from nodectl.health.fleet import Health
 from nodectl.health.site import for_nobody, listed_as
@@ -36,7 +35,6 @@ from nodectl.model.status import Status, exit_status
 from nodectl.profiles.host import check_names
 from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
 from nodectl.report.table import aligned
-from nodectl.upgrade.roll import under_way
 
 _WATCH_S = 60.0
 
@@ -91,9 +89,6 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
-        with suppress(UsageError):  # health_of tells of it
-            if roll := under_way(app.fleet):
-                note(f"{roll.progress}: {roll.states}")
     hook = app.on_event() if app.replay is None else ()
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}

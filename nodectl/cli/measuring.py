@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.paths import state_dir
-from nodectl.errors import UnreachableError, UsageError
-from nodectl.facts.base import Fact
-from nodectl.facts.catalogue import commands_for, read_facts
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison, Measurement
-from nodectl.model.recording import Recording
 from nodectl.model.status import Status, exit_status
 from nodectl.report.findings import finding_document, findings_list
 from nodectl.transport.base import Transport
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
     from nodectl.recordings.source import Source
-    from nodectl.upgrade.roll import Roll
 
 
 def hold(
@@ -79,45 +73,13 @@ def health_of(app: App, source: Source, names: Mapping[str, str]) -> Health:
     """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
-    from nodectl.upgrade.roll import as_rolled
 
     # a recording is a fleet of its own: what it counts is not held against live hosts
     state = StateFile(state_dir() / "health", f"recorded {source.recorded}" if source.recorded else app.fleet)
-    if not source.recorded:
-        source = replace(source, hosts=as_rolled(rolling(app), source.hosts))
     health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
     for text in health.notes:
         note(f"warning: {text}")
     return health
-
-
-def rolling(app: App) -> Roll | None:
-    """Return the upgrade under way; one that cannot be read is warned of, and keeps no other command from its work."""
-    from nodectl.upgrade.roll import under_way
-
-    try:
-        return under_way(app.fleet)
-    except UsageError as error:
-        note(f"warning: {error}")
-        return None
-
-
-def note_upgrade(app: App, command: str) -> None:
-    """Warn of the upgrade under way, which the command does not know of."""
-    if roll := rolling(app):
-        note(f"warning: {command} does not know of {roll.progress}: {roll.states}")
-
-
-def facts_of(app: App, wanted: Sequence[Fact[Any]]) -> dict[str, dict[str, object]]:
-    """Return these facts of the hosts; UnreachableError where one did not answer."""
-    source = app.source
-    facts: dict[str, dict[str, object]] = {}
-    for host, answer in source.recordings(lambda host: commands_for(host, wanted)):
-        if not isinstance(answer, Recording):
-            remedy = f"nodectl exec -l {host.name} -- true"
-            raise UnreachableError(f"{host.name}: {answer.error or answer.outcome}", remedy)
-        facts[host.name] = read_facts(answer, wanted)
-    return {host.name: facts[host.name] for host in source.hosts}
 
 
 def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:

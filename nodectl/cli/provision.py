@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.evidence import keep_evidence
-from nodectl.cli.measuring import alone, note_upgrade
+from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
@@ -35,6 +37,9 @@ class _Options:
         shell_complete=completing.several_of(completing.role_names),
     )
     allow_reboot: bool = option("--allow-reboot", "Reboot a host, one at a time, where a change needs it.")
+    upgrade: bool = option(
+        "--upgrade", "One host at a time, each accepted (`accept`) before the next; reboots (playbooks/upgrade.yml)."
+    )
 
 
 @click.command()
@@ -47,24 +52,29 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     require_root(app)
     roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
-    note_upgrade(app, "provision goes by the inventory, and")
+    allow_reboot = asked.allow_reboot or asked.upgrade
     if not check:
-        lines = described(hosts, roles, asked.allow_reboot)
+        lines = described(hosts, roles, allow_reboot)
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
     # before the play does the same: so the operator sees a long download
     if requirements := lab_requirements(hosts, roles):
         ensure_lab_share(note, requirements)
-    with alone(app, "provision", force=force, check=check):
+    variables: dict[str, object] = {"nodectl_allow_reboot": True} if allow_reboot else {}
+    if asked.upgrade:
+        variables |= {"nodectl_force": force, "upgrade_options": app.access.arguments()}
+    # acceptances take the locks themselves, between the changes of an upgrade
+    with nullcontext() if asked.upgrade else alone(app, "provision", force=force, check=check):
         if not check:
-            keep_evidence(app, [one for one in hosts if asked.allow_reboot or one.is_true("nodectl_allow_reboot")])
+            keep_evidence(app, [one for one in hosts if allow_reboot or one.is_true("nodectl_allow_reboot")])
         run = run_playbook(
             app,
-            "site",
+            "upgrade" if asked.upgrade else "site",
             check=check,
             diff=diff,
             tags=asked.tags,
             skip_tags=asked.skip_tags,
-            variables={"nodectl_allow_reboot": True} if asked.allow_reboot else {},
+            variables=variables,
+            holds=not asked.upgrade,
         )
     tell_messages(run)
     if app.json:

@@ -10,7 +10,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.measuring import alone, note_upgrade
+from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
@@ -67,7 +67,6 @@ def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, forc
             raise SystemExit(look.exit_status)
         question = f"roll back {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?"
         ask(hosts, question, _plan_lines(plans), yes=yes)
-    note_upgrade(app, "rollback")
     with alone(app, "rollback", force=force, check=check):
         run = run_playbook(app, "rollback", check=check, diff=diff, **options)
     _show(app, run, check)

@@ -27,7 +27,7 @@ from nodectl.facts.settings import SessionLimits
 from nodectl.health.policy import VARIABLE, Policy, policy_of, refuse_unknown
 from nodectl.health.site import SiteCheck, commands_on
 from nodectl.model.finding import Finding
-from nodectl.model.host import UPGRADE_SIDE, Host
+from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult
 from nodectl.profiles.compat import IncompatibleError
@@ -179,8 +179,6 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
     )
     findings = (*wanted.findings, *judge(subject, order.judgements))
     group = wanted.resolved.names["hardware"] if wanted.resolved else ""
-    # of an upgrade under way: what is new differs from what is old, and is alike among itself
-    group += f" {side}" if (side := order.host.variables.get(UPGRADE_SIDE)) else ""
     values, looked = values_of(subject)
     member = Member(
         host,

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# the variable by which the new hosts of an upgrade under way are told from its old ones; no inventory has it
-UPGRADE_SIDE = "nodectl_upgrade_side"
-
 
 @dataclass(frozen=True, slots=True)
 class Host:

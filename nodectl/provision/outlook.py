@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -92,10 +93,16 @@ def _words(options: Sequence[str]) -> set[str]:
 
 
 def _roles() -> Iterator[tuple[str, list[str]]]:
-    """(role, its tags) in the order of the plays."""
+    """Yield each role with its tags, in the order of the plays."""
+    folder = share_dir() / "playbooks"
     for playbook in CHANGING:
-        for play in yaml.safe_load((share_dir() / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")):
-            for task in play.get("tasks", ()):
-                role: Mapping[str, Any] = task.get("ansible.builtin.import_role", {})
-                if role:
-                    yield str(role["name"]).rpartition(".")[2], list(task.get("tags", ()))
+        for play in _entries(folder / f"{playbook}.yml"):
+            for task in play["tasks"]:
+                for part in _entries(folder / task["ansible.builtin.import_tasks"]):
+                    if role := part.get("ansible.builtin.import_role"):
+                        yield str(role["name"]).rpartition(".")[2], list(part.get("tags", ()))
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return entries

@@ -42,6 +42,8 @@ class ProvisionRequest:
     forks: int = 20
     access: Access = field(default_factory=Access)
     variables: Mapping[str, Any] = field(default_factory=dict)
+    # the caller holds the hosts' locks; if not, the plays take and release them
+    holds: bool = True
 
 
 def command_line(request: ProvisionRequest) -> str:
@@ -56,7 +58,7 @@ def command_line(request: ProvisionRequest) -> str:
     return shlex.join(argv)
 
 
-def environment(run: str, sockets: Path) -> dict[str, str]:
+def environment(run: str, sockets: Path, *, holds: bool = True) -> dict[str, str]:
     """Our own settings over the operator's ansible.cfg; Ansible's temporary files lie in the state folder."""
     from ansible import constants
 
@@ -74,6 +76,7 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         **({"OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES"} if sys.platform == "darwin" else {}),
         # the name under which the nodes record what this run changes
         "NODECTL_RUN": run,
+        **({"NODECTL_HOLDS": "1"} if holds else {}),
         "NODECTL_CONTROLLER": json.dumps(controller(os.getpid())),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "ANSIBLE_PIPELINING": "True",
@@ -104,7 +107,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
             limit=request.limit,
             cmdline=command_line(request),
-            envvars=environment(name, sockets),
+            envvars=environment(name, sockets, holds=request.holds),
             passwords=dict(request.access.answers()) or None,
             forks=request.forks,
             event_handler=listener.hear,

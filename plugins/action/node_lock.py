@@ -41,7 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module says; `nodectl` holds the nodes by itself."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        if os.environ.get("NODECTL_RUN") and not self._task.check_mode:
+        if os.environ.get("NODECTL_HOLDS") and not self._task.check_mode:
             return {**result, "changed": False, "held": False}
         arguments = {**self._task.args, "controller": this_run()}
         done = self._execute_module("nodectl.fleet.node_lock", module_args=arguments, task_vars=task_vars)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ from nodectl.health.host import REPLAYED, judge_answer, order_of
 from nodectl.health.verify import member_document, member_of
 from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import Source, replay_source
-from nodectl.upgrade.roll import HostRoll, Phase, Roll, as_rolled
 from tests.lab.recorded_host import another_machine
 
 KERNEL = "Linux 5.15.0-91-generic"
@@ -69,13 +67,6 @@ def test_a_play_finds_what_health_finds_of_the_hosts_side_by_side(
     assert [finding.host for finding in beside if finding.check == "fleet_kernel"] == ["node02"]
     assert any("warning fleet_kernel: 5.15.0-91-generic" in line for line in answer["of"]["node02"]["told"])
     assert "node01" not in answer["of"]
-
-
-def test_new_hosts_of_an_upgrade_are_not_held_against_the_old(source: Source, tmp_path: Path) -> None:
-    roll = Roll("i", "fleet", "next", (HostRoll("node02", 0, {}, phase=Phase.DONE),))
-    rolled = replace(source, hosts=as_rolled(roll, source.hosts))
-    looked = look(rolled, names={}, extra_dirs=(), state=StateFile(tmp_path / ".state", "fleet")).findings
-    assert "fleet_kernel" not in {finding.check for finding in looked}
 
 
 def test_a_site_s_policy_holds_there_too(hostvars: dict[str, dict[str, Any]]) -> None:

@@ -168,5 +168,5 @@ def test_a_play_that_has_ended_is_relieved_by_the_next_and_by_nodectl(
 
 
 def test_below_nodectl_a_play_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "it is ours" in play(folder, "one", NODECTL_RUN="20260101T000000Z-1")
+    assert "it is ours" in play(folder, "one", NODECTL_HOLDS="1")
     assert holder_for_nodectl(folder, monkeypatch) is None

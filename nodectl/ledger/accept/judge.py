@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from nodectl.ledger.accept.means import Means
-from nodectl.model.acceptance import HostAcceptance, Seen, Step, StepState, node_verdict
+from nodectl.ledger.history.compare import losses
+from nodectl.model.acceptance import Acceptance, HostAcceptance, Seen, Step, StepState, node_verdict
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 
@@ -59,6 +61,21 @@ def leaving(step: Step, findings: Sequence[Finding], lost: Iterable[str]) -> set
     """Return the hosts that are not asked again after this step: who failed it, and who does not answer."""
     failed = {name for name, status in statuses(step, findings).items() if status is Status.FAILED}
     return failed | ({*lost} & set(step.hosts))
+
+
+def compared(
+    acceptance: Acceptance, befores: Mapping[str, Acceptance], tolerance_percent: float, means: Mapping[str, Means]
+) -> Acceptance:
+    """Return the acceptance, judged also by what each host lost since the acceptance in `befores`."""
+    lost = [
+        remark
+        for before in {before.id: before for before in befores.values()}.values()
+        for remark in losses(before, acceptance, tolerance_percent)
+        if not remark.finding.host or befores.get(remark.finding.host) is before
+    ]
+    seen = (*acceptance.seen, *lost)
+    left = {row.host: row.left_after for row in acceptance.hosts}
+    return replace(acceptance, seen=seen, hosts=verdicts(acceptance.steps, seen, left, means))
 
 
 def verdicts(

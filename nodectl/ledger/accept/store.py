@@ -58,22 +58,17 @@ def read(path: Path) -> Acceptance:
         raise UsageError(f"{path}: malformed acceptance: {error}", _REMEDY) from error
 
 
-def find(name: str) -> Acceptance:
-    """Return the acceptance of this id, or of the only one that begins so."""
-    matches = [path for path in _documents() if path.parent.name.startswith(name)]
-    if len(matches) > 1:
-        raise UsageError(f"{len(matches)} acceptances begin with {name}", "give more of the id")
-    if not matches:
-        raise UsageError(f"there is no acceptance {name}", f"they lie in {state_dir() / 'accept'}")
-    one = read(matches[0])
-    if one.id != matches[0].parent.name:
-        raise UsageError(f"{matches[0]}: the file says that it is acceptance {one.id!r}", _REMEDY)
-    return one
-
-
 def latest(fleet: str) -> Acceptance | None:
     """Return the fleet's latest acceptance that has ended; None if there is none."""
     return next((one for one in _of_fleet(fleet) if one.ended is not None), None)
+
+
+def last_accepted(fleet: str, host: str) -> Acceptance:
+    """Return the fleet's latest acceptance that accepted the host; UsageError if there is none."""
+    for one in _of_fleet(fleet):
+        if one.ended is not None and any(row.host == host and row.verdict.accepts for row in one.hosts):
+            return one
+    raise UsageError(f"{host} has no accepted figures to compare with", f"nodectl accept --level quick -l {host}")
 
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:

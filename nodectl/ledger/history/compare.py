@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from nodectl.common.files import read_json
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import Identity, Past, identity_of
-from nodectl.model.acceptance import Acceptance
+from nodectl.model.acceptance import Acceptance, Seen
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.status import Status
@@ -63,46 +62,20 @@ def is_worse(change: Change, tolerance_percent: float = TOLERANCE_PERCENT, *, on
     return (change.change_percent if lower else -change.change_percent) >= tolerance_percent
 
 
-def against(before: Acceptance, after: Acceptance) -> Comparison:
-    """Return the figures of `after` beside those of `before`."""
-    old = by_identity(taken.measurement for taken in before.taken)
-    return compare(f"before ({before.id})", [taken.measurement for taken in after.taken], old)
+def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> tuple[Seen, ...]:
+    """Return each figure that is worse than before by the tolerance, a failure of the step that measured it.
 
-
-def scatter(one: Acceptance, other: Acceptance) -> dict[str, float]:
-    """Return, by probe, how far apart any of its figures lay in two looks at the same hosts, in percent."""
-    apart = defaultdict[str, float](float)
-    for change in against(one, other).changes:
-        apart[change.probe] = max(apart[change.probe], abs(change.change_percent or 0.0))
-    return apart
-
-
-def losses(
-    before: Acceptance, after: Acceptance, tolerance_percent: float, noise: Mapping[str, float] | None = None
-) -> dict[tuple[str, str], str]:
-    """Return, by host and subject, the steps that passed before and do not now, or are gone, and the worse figures.
-
-    A figure is worse by the tolerance, and by the `noise` of its probe in percent, and outside both spreads where both
-    were measured more than once.
+    It is also outside both spreads if both were measured more than once. Unknown if no figure can be compared.
     """
-    wrong, formerly = (Status.FAILED, Status.UNKNOWN), {row.host: row.steps for row in before.hosts}
-    lost = {}
-    for row in after.hosts:
-        for step, status in row.steps.items():
-            if status in wrong and formerly.get(row.host, {}).get(step) not in wrong:
-                why = [f" ({one.finding.check}: {one.finding.actual})" for one in row.reasons if one.step == step]
-                lost[row.host, step] = f"{step}: {status}{''.join(why[:1])}"
-        # what needs several hosts is no part of an acceptance of fewer
-        for step, status in formerly.get(row.host, {}).items() if len(after.hosts) >= len(before.hosts) else ():
-            if status not in wrong and step not in row.steps:
-                lost[row.host, step] = f"{step}: {status} before, and not tried now"
-    for change in against(before, after).changes:
-        if is_worse(change, max(tolerance_percent, (noise or {}).get(change.probe, 0.0)), once=True):
-            worse = _finding("before", change)
-            lost |= {
-                (name, worse.subject): f"{worse.subject}: {worse.actual}; {worse.expected}" for name in worse.hosts
-            }
-    return lost
+    old = by_identity(taken.measurement for taken in before.taken)
+    compared = compare(f"accepted in {before.id}", [taken.measurement for taken in after.taken], old)
+    if not compared.changes:
+        return tuple(Seen(after.steps[0].name, finding) for finding in findings(compared))
+    steps = {taken.measurement.probe: taken.step for taken in after.taken}
+    worse = [change for change in compared.changes if is_worse(change, tolerance_percent, once=True)]
+    return tuple(
+        Seen(steps[change.probe], replace(_finding(compared.against, change), status=Status.FAILED)) for change in worse
+    )
 
 
 def _change(identity: Identity, past: Past, new: Measurement) -> Change:

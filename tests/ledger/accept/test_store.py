@@ -31,7 +31,7 @@ def test_it_is_read_as_it_was_written() -> None:
     measurement = Measurement("tcp", ("node01", "node02"), 9.4, "Gbit/s", conditions={"streams": 1, "window": [1, 2]})
     seen = (Seen("tcp", found("node03", Status.FAILED)),)
     own = _kept("20261123T220000Z-0a1b", seen=seen, taken=(Taken("tcp", measurement),))
-    assert store.find("20261123") == own
+    assert store.read(store.folder_of(own.id) / store.DOCUMENT) == own
     assert oct(store.folder_of(own.id).stat().st_mode)[-3:] == "700"
     assert oct((store.folder_of(own.id) / store.DOCUMENT).stat().st_mode)[-3:] == "600"
 
@@ -49,6 +49,16 @@ def test_the_latest_of_a_fleet_and_what_its_steps_took() -> None:
     _kept("20261124T000000Z-0a1f", ended=1_795_000_200.0, steps=unmeasured, seen=nothing)
     assert store.known_seconds("inventory.yml", "quick", len(NAMES)) == {"health": 1.0, "tcp": 12.5}, "not measured"
     assert store.known_seconds("inventory.yml", "quick", 3) == store.known_seconds("inventory.yml", "standard", 8) == {}
+
+
+def test_the_last_that_accepted_a_host() -> None:
+    accepted = _kept("20261123T220000Z-0a1b", ended=1_795_000_100.0)
+    rejecting = (Seen("tcp", found("node01", Status.FAILED)),)
+    rejected = _kept("20261123T230000Z-0a1c", ended=1_795_000_200.0, seen=rejecting)
+    assert store.last_accepted("inventory.yml", "node01") == accepted
+    assert store.last_accepted("inventory.yml", "node02") == rejected
+    with pytest.raises(UsageError, match="node09 has no accepted figures"):
+        store.last_accepted("inventory.yml", "node09")
 
 
 @pytest.mark.parametrize(
