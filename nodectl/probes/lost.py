@@ -152,12 +152,12 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reporte
     """
     kept: list[Finding] = []
     explained: dict[str, list[str]] = {name: [] for name in lost}
-    culprits = {finding.host for finding in result.findings if finding.subject == "group" and finding.kind == "host"}
-    # what the others of a collective saw of its end, where nobody but lost hosts is to blame for that
-    of_its_end = tuple(sorted(culprits)) if culprits and culprits <= {*lost} else ()
+    culprits = {one.host for one in result.findings if one.status is Status.FAILED and one.kind == "host"}
+    # what the others of a collective saw of its end, if no host but lost ones is to blame for that
+    of_its_end = sorted(lost) if culprits <= {*lost} else []
     for finding in result.findings:
         saw_its_end = bool(of_its_end) and _is_blameless_end(finding)
-        names = [*of_its_end] if saw_its_end else [name for name in (finding.host, *finding.hosts) if name in lost]
+        names = of_its_end if saw_its_end else [name for name in (finding.host, *finding.hosts) if name in lost]
         if names and (saw_its_end or _is_explained(finding)):
             explained[names[0]].append(finding.actual)
         else:
@@ -169,7 +169,7 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reporte
 def _is_explained(finding: Finding) -> bool:
     """Tell whether a lost host explains the finding; faults of a host itself, such as wrong results, stand."""
     if finding.status is Status.FAILED:
-        return finding.kind in ("path", "direction") or finding.subject in ("fails", "group")
+        return finding.kind in ("path", "direction") or finding.subject == "fails"
     return finding.status is Status.UNKNOWN or finding.subject == "unsettled"
 
 

@@ -92,14 +92,13 @@ def _seen(host: str, subject: str = "") -> Finding:
 
 
 def test_what_others_saw_of_a_collective_that_lost_a_host_is_its_evidence() -> None:
-    group = host_finding("nccl", CUT, Status.FAILED, "fails in groups with it", subject="group")
     wrong = _seen("node01", "all_reduce 1048576 B")
-    result = ProbeResult(findings=(_seen("node01"), _seen("node02"), wrong, group))
+    result = ProbeResult(findings=(_seen("node01"), _seen("node02"), wrong))
     said = said_once("nccl", result, {CUT: Loss("refused")}, ())
     assert [(finding.host, finding.subject) for finding in said.findings] == [(CUT, "lost"), ("node01", wrong.subject)]
     # somebody else is to blame as well: nothing is taken for what the lost one did
-    other = host_finding("nccl", "node02", Status.FAILED, "fails in groups with it", subject="group")
-    both = said_once("nccl", ProbeResult(findings=(_seen("node01"), group, other)), {CUT: Loss("refused")}, ())
+    other = host_finding("nccl", "node02", Status.FAILED, "its program ended by itself")
+    both = said_once("nccl", ProbeResult(findings=(_seen("node01"), other)), {CUT: Loss("refused")}, ())
     assert [finding.host for finding in both.findings] == [CUT, "node01", "node02"]
 
 

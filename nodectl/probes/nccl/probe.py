@@ -20,7 +20,7 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_fin
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
 from nodectl.probes.events import Event
-from nodectl.probes.nccl.blame import blamed, settled
+from nodectl.probes.nccl.blame import blamed, without_shared_blame
 from nodectl.probes.nccl.engines import measure_by_programs, measure_by_torch
 from nodectl.probes.nccl.fleet import (
     NAME,
@@ -39,7 +39,7 @@ from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
-from nodectl.probes.schedule import Pace, at_once, by_machine, together, turns
+from nodectl.probes.schedule import Pace, by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
 from nodectl.profiles.links import ring
@@ -91,8 +91,6 @@ def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:
 _START_S = 8.0
 # of each node by itself, before all together
 _FIRST = "all_reduce"
-# for one operation of a group that is measured to see whether it fails
-_SMALLER_S = 30.0
 # of a run where nothing is asked for
 _CASES = len(COLLECTIVES) * len(NcclOptions().sizes.bytes)
 
@@ -138,8 +136,8 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         result += _round(transport, groups, run, note)
         pace.done(number)
     run = replace(run, on_event=None)
-    if options.scope == "all" and fleet.engine == "torch" and not options.sizes.grow:
-        result = _in_smaller_groups(transport, fleet, run, result, note)
+    if options.scope == "all" and fleet.engine == "torch":
+        result = without_shared_blame(result, run.every)
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
     return marked(result, options)
@@ -269,22 +267,6 @@ def _blame(
 
     slow, again = blamed(first, measure, switches, note, least_effect([host.endpoint for host in fleet.ready]))
     return again + ProbeResult(findings=slow)
-
-
-def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
-    """Return the result; where all hosts together fail and none names itself, with those that fail smaller groups."""
-    by_host = {host.name: host for host in fleet.ready}
-    cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
-
-    def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:
-        only = replace(run.options, collectives=case[:1], sizes=Sizes(case[1:]), repetitions=1)
-        once = replace(run, options=only, timeout_s=_SMALLER_S)
-        members = [group_of([by_host[name] for name in names], fleet.backend) for names in groups]
-        return at_once(transport, members, lambda group: measure_by_torch(transport, group, once))
-
-    if not has_time(run.options, _SMALLER_S):
-        return result
-    return settled(result, list(by_host), cases, measure, note)
 
 
 def _cost_s(amount: Amount, cases: int = _CASES) -> float:
