@@ -17,13 +17,13 @@ from nodectl.trials.verdict import MIN_PAIRS, RESAMPLES, SPEED, logarithms, summ
 _TAIL = 0.025
 
 
-def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
+def crossover(many: Sequence[Series]) -> Crossover | None:
     """Return the crossover of one candidate against one baseline over sizes; None where not each wins somewhere.
 
     Each side needs a verdict of its own, the one at smaller sizes than the other: noise never makes a crossover.
     """
     sized = _by_size(many)
-    verdicts = [verdict.verdict for verdict in judge_all(sized, seed)]
+    verdicts = [verdict.verdict for verdict in judge_all(sized)]
     better = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.BETTER]
     worse = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.WORSE]
     if not better or not worse:
@@ -35,7 +35,7 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     sizes = [math.log2(series.size_bytes or 1) for series in sized]
     sign = 1.0 if candidate_first else -1.0
     crossing = _crossing(sizes, [sign * fmean(gain) for gain in gains])
-    chance = random.Random(seed)  # noqa: S311  # chance, not secrets
+    chance = random.Random(0)  # noqa: S311  # chance, not secrets
     drawn = sorted(
         _crossing(sizes, [sign * fmean(chance.choices(gain, k=len(gain))) for gain in gains]) for _ in range(RESAMPLES)
     )
@@ -45,13 +45,13 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     return Crossover(*names, _bytes(crossing), ends, sized[0].probe, sized[0].subject)
 
 
-def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
+def crossovers(many: Iterable[Series]) -> tuple[Crossover, ...]:
     """Return the crossovers among series of the same thing at several sizes."""
     groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
     for series in many:
         if series.size_bytes is not None:
             groups[series.profile, series.baseline, series.probe, series.subject, series.unit].append(series)
-    candidates = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
+    candidates = (crossover(sized) for sized in groups.values() if len(sized) > 1)
     return tuple(crossing for crossing in candidates if crossing is not None)
 
 

@@ -25,9 +25,9 @@ _NEVER = 2
 _NO_PAIR = Pair(1.0, 1.0)
 
 
-def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
+def judge_all(many: Sequence[Series]) -> tuple[Verdict, ...]:
     """Return the verdicts on the series of a trial, in their order."""
-    verdicts = [judge(series, seed) for series in many]
+    verdicts = [judge(series) for series in many]
     families = _families(many)
     for places in families:
         for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):

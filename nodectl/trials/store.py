@@ -18,7 +18,7 @@ from nodectl.model.trial import Series, Trial
 from nodectl.model.verdict import Outcome, Summary
 from nodectl.trials.crossover import judged
 
-SCHEMA, SERIES_SCHEMA = "nodectl.tune-trial/1", "nodectl.series/1"
+SCHEMA = "nodectl.tune-trial/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
@@ -92,7 +92,9 @@ def find(text: str) -> Trial:
 
 def read(path: Path, *, anew: bool = True) -> Trial:
     """Read a trial from its file, judged anew, or as it was summed up; UsageError where it holds none."""
-    document = _document(path, "trial", SCHEMA)
+    document = read_json(path, _REMEDY)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
     series = _series(document, path)
     try:
         row = {field.name: document[field.name] for field in fields(Trial) if field.name not in _JUDGED}
@@ -104,21 +106,6 @@ def read(path: Path, *, anew: bool = True) -> Trial:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
     verdicts, summaries, crossings = judged(series, trial.judge_by)
     return replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
-
-
-def series_in(path: Path) -> tuple[Series, ...]:
-    """Read the series of a file of series, or of a trial; UsageError where it holds none."""
-    series = _series(_document(path, "series of pairs", SERIES_SCHEMA, SCHEMA), path)
-    if not series:
-        raise UsageError(f"{path}: no series of pairs in it: the list is empty", _REMEDY)
-    return series
-
-
-def _document(path: Path, kind: str, *schemas: str) -> Mapping[str, Any]:
-    document = read_json(path, _REMEDY)
-    if not isinstance(document, dict) or document.get("schema") not in schemas:
-        raise UsageError(f"{path}: no {kind} in it ({' or '.join(schemas)})", _REMEDY)
-    return document
 
 
 def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:

@@ -149,7 +149,6 @@ def _write_files(work: Path, home: Path, lab: LabFolder) -> None:
     (work / "pkg" / "train.py").write_text(TRAIN)
     shutil.copy(FIXTURES / "nvidia" / "q-590-mig.txt", work / "saved.txt")
     shutil.copy(FIXTURES / "tools" / "nccl-tests" / "new.txt", work / "nccl-tests.txt")
-    shutil.copy(FIXTURES / "trials" / "better.json", work / "series.json")
     (work / "plain.log").write_text(log(summary(2.4), summary(2.5)))
     (work / "tuned.log").write_text(log(summary(1.6), summary(1.7)))
 

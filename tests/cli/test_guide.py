@@ -14,7 +14,7 @@ from nodectl.cli.guide import EXAMPLES, TASKS, by_task, examples_of
 from nodectl.cli.root import cli, commands, root_context
 
 # what examples name and click wants to see
-FILES = ("saved.txt", "series.json", "won.yml")
+FILES = ("saved.txt", "won.yml")
 _LONGEST = 110
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from tests.conftest import Cli
 from tests.trials.saved_trial import trial
 from tests.trials.trials import gaining
 
-RECORDED = Path(__file__).resolve().parent.parent / "fixtures" / "trials"
 WON, LOST = "20261121T120000Z-aaaa", "20261121T130000Z-bbbb"
 
 
@@ -38,29 +38,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
 def ask(nodectl: Cli, env: Mapping[str, str], *args: str) -> tuple[int, dict[str, Any], str]:
     done = nodectl("--output", "json", "tune", *args, check=False, env=env)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
-
-
-def test_recorded_series_are_judged(nodectl: Cli) -> None:
-    for name in ("better", "noise", "worse"):
-        done = nodectl("--output", "json", "tune", "judge", str(RECORDED / f"{name}.json"))
-        document = json.loads(done.stdout)
-        assert document["schema"] == "nodectl.tune-trial/1"
-        assert {each["verdict"] for each in document["trials"]} == {name}
-
-
-def test_what_cannot_be_judged(nodectl: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "few.json"
-    path.write_text(
-        json.dumps(
-            {
-                "schema": "nodectl.series/1",
-                "series": [{"profile": "x", "baseline": "y", "probe": "tcp", "unit": "Gbit/s", "pairs": []}],
-            }
-        )
-    )
-    done = nodectl("tune", "judge", str(path), check=False)
-    assert done.returncode == 3 and "unknown" in done.stdout
-    assert nodectl("tune", "judge", str(tmp_path / "none.json"), check=False).returncode == 2
 
 
 def test_list_and_show(nodectl: Cli, state: Mapping[str, str]) -> None:
@@ -98,7 +75,7 @@ INVENTORY = "[gpus]\na ansible_host=192.0.2.1\nb ansible_host=192.0.2.2\n[gpus:v
         (("--profiles", "stock"), "--profiles needs a baseline and a candidate"),
         (("--profiles", "stock,nosuch"), "no tuning profile 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "nosuch"), "no probe 'nosuch'"),
-        (("--profiles", "stock,roce", "--probes", "", "--no-training"), "nothing to measure"),
+        (("--profiles", "stock,roce", "--probes", ""), "nothing to measure"),
         (("--profiles", "stock,roce"), "there is no terminal to ask on: nothing was changed"),
         (("--profiles", "stock,roce", "--", "--batch", "4"), "'--batch' is no option of a trial"),
     ],
@@ -131,8 +108,25 @@ def test_a_trial_that_is_ended_before_its_first_turn_says_that_nothing_is_kept(
     # outside of what the command itself hears it would end the tests
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        done = CliRunner().invoke(cli, [*argv, "--no-training"])
+        done = CliRunner().invoke(cli, argv)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "nothing was changed" in done.output and "nothing is kept of this trial" in done.output, done.output
     assert done.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("probes", "hosts", "measured", "optional"),
+    [
+        (None, 2, ["tcp", "latency", "training"], {"training"}),
+        (None, 1, ["memory", "training"], {"training"}),
+        ("tcp", 2, ["tcp"], set()),
+        ("training,tcp", 2, ["tcp", "training"], set()),
+    ],
+)
+def test_a_training_is_measured_by_default_where_it_can_be_run(
+    probes: str | None, hosts: int, measured: list[str], optional: set[str]
+) -> None:
+    asked = SimpleNamespace(probes=probes, workload=None, arguments=())
+    found, may_fail = import_module("nodectl.cli.tune.trial")._probes(asked, hosts)
+    assert [probe.name for probe in found] == measured and may_fail == optional

@@ -90,7 +90,7 @@ def uncapped(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.timeout(1500)
 def test_what_wins_and_what_loses(uncapped: Fleet) -> None:
     before = uncapped.values()
-    status, document, _ = uncapped.trial("--profiles", "stock,big,small", "--no-training", "--pairs", "5")
+    status, document, _ = uncapped.trial("--profiles", "stock,big,small", "--pairs", "5")
     assert (status, document["complete"]) == (0, True), document
     found = {(each["profile"], each["verdict"]) for each in document["trials"]}
     assert found == {("big", "better"), ("small", "worse")}
@@ -100,7 +100,7 @@ def test_what_wins_and_what_loses(uncapped: Fleet) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_profile_against_itself_is_noise(uncapped: Fleet) -> None:
-    status, document, _ = uncapped.trial("--profiles", "stock,stock", "--no-training", "--pairs", "5")
+    status, document, _ = uncapped.trial("--profiles", "stock,stock", "--pairs", "5")
     assert status == 0
     assert {each["verdict"] for each in document["trials"]} == {"noise"}
 
@@ -109,7 +109,7 @@ def test_a_profile_against_itself_is_noise(uncapped: Fleet) -> None:
 @pytest.mark.timeout(1500)
 def test_what_won_is_proposed_applied_and_taken_back(uncapped: Fleet, tmp_path: Path) -> None:
     before = uncapped.values()
-    _, document, _ = uncapped.trial("--profiles", "own,big", "--no-training", "--pairs", "5")
+    _, document, _ = uncapped.trial("--profiles", "own,big", "--pairs", "5")
     won, cli = tmp_path / "won.yml", uncapped.cli
     cli("tune", "propose", document["id"], "--write", str(won))
     applied = cli("-i", uncapped.inventory, "--output", "json", "tune", "apply", str(won))
@@ -132,7 +132,7 @@ def test_the_same_on_a_link_that_it_cannot_help_is_noise(
     cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
     capped = fleet_of(cli, "capped", "--rate", "1gbit", "--delay", "5ms")
     try:
-        _, document, _ = capped.trial("--profiles", "stock,big", "--no-training", "--pairs", "10")
+        _, document, _ = capped.trial("--profiles", "stock,big", "--pairs", "10")
         assert {each["verdict"] for each in document["trials"]} == {"noise"}
     finally:
         cli("lab", "down", "--name", "capped")
@@ -144,7 +144,7 @@ def test_the_same_on_a_link_that_it_cannot_help_is_noise(
 def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, number: signal.Signals) -> None:
     before = uncapped.values()
     argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "tune", "trial", "--profiles", "stock,big"]
-    argv += ["--probes", "tcp", "--no-training", "--pairs", "5", "--duration", "5", "--yes"]
+    argv += ["--probes", "tcp", "--pairs", "5", "--duration", "5", "--yes"]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, env=dict(uncapped.cli.env), stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None
@@ -163,7 +163,7 @@ def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, num
 @pytest.mark.timeout(600)
 def test_a_host_that_dies_ends_the_trial_with_what_was_measured(uncapped: Fleet) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "--output", "json", "tune", "trial"]
-    argv += ["--profiles", "stock,big", "--probes", "tcp", "--no-training", "--pairs", "20", "--duration", "1"]
+    argv += ["--profiles", "stock,big", "--probes", "tcp", "--pairs", "20", "--duration", "1"]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, env=dict(uncapped.cli.env), stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None and process.stdout is not None

@@ -158,7 +158,7 @@ def test_what_becomes_root_does_all_of_it_or_nothing(fleet: Fleet, way: Way, tmp
 @pytest.mark.parametrize("way", _named("p-none", "p-ask vault"), ids=lambda way: way.name)
 def test_a_trial_becomes_root_for_each_turn_or_measures_none(fleet: Fleet, way: Way) -> None:
     before = fleet.changed()
-    what = ("--profiles", "stock,article-20g", "--probes", "latency", "--no-training", "--duration", "0.05")
+    what = ("--profiles", "stock,article-20g", "--probes", "latency", "--duration", "0.05")
     words = ["-i", fleet.lab.inventory, *way.options(fleet.folder), "--output", "json", "tune", "trial", "--yes"]
     env = {"XDG_STATE_HOME": str(fleet.state)}
     done = fleet.cli(*words, *what, "--pairs", "5", check=False, timeout=900, env=env)

@@ -1,17 +1,10 @@
 """The order of a trial, series of its measurements, and series as files."""
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
-from nodectl.model.trial import Pair, Series
+from nodectl.model.trial import Pair
 from nodectl.trials.series import Taken, schedule, series_of
-from nodectl.trials.store import series_in
-from tests.trials.trials import document
 
 
 def measured(value: float, collective: str = "all_reduce", size_bytes: int = 1024) -> Measurement:
@@ -76,37 +69,3 @@ def test_more_than_two_paths_are_also_judged_together() -> None:
     assert series_of("x", "stock", broken)[0].subject.startswith("mean of 3 of 4 paths")
     # two need no mean
     assert len(series_of("x", "stock", [Taken(each.turn, each.measurements[:2]) for each in taken])) == 2
-
-
-def test_written_and_read_back(tmp_path: Path) -> None:
-    many = (
-        Series(
-            "tree", "ring", "nccl", "GB/s", (Pair(1.5, None), Pair(2.5, 3.5, candidate_first=True)), "all_reduce", 1024
-        ),
-        Series("x", "stock", "tcp", "Gbit/s", (), "node01 -> node02"),
-    )
-    path = tmp_path / "series.json"
-    path.write_text(json.dumps(document(many)))
-    assert series_in(path) == many
-
-
-@pytest.mark.parametrize(
-    ("spoil", "told"),
-    [
-        (lambda text: "", "not JSON"),
-        (lambda text: "[]", "no series of pairs"),
-        (lambda text: text.replace("nodectl.series/1", "nodectl.series/2"), "no series of pairs"),
-        (
-            lambda text: text.replace('"baseline": 1.5', '"baseline": "fast"'),
-            "0.pairs.0.baseline: Input should",
-        ),
-    ],
-)
-def test_what_is_no_file_of_series(tmp_path: Path, spoil: Callable[[str], str], told: str) -> None:
-    path = tmp_path / "series.json"
-    good = json.dumps(document([Series("tree", "ring", "nccl", "GB/s", (Pair(1.5, 2.0),))]))
-    path.write_text(spoil(good))
-    with pytest.raises(UsageError) as refused:
-        series_in(path)
-    assert str(path) in refused.value.message
-    assert told in refused.value.message

@@ -14,7 +14,6 @@ from nodectl.trials import store
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
 from nodectl.trials.propose import proposal_of, propose
 from tests.trials.saved_trial import trial
-from tests.trials.trials import document, gaining
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +55,8 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     ("spoil", "told"),
     [
         (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
+        (without("series"), "no series in it"),
+        (lambda given: given["series"][0]["pairs"][0].update(baseline="fast"), "0.pairs.0.baseline: Input should"),
         (without("candidates"), "malformed trial: KeyError('candidates')"),
         (lambda given: given["findings"][0].update(colour="red"), "malformed trial"),
     ],
@@ -68,18 +69,6 @@ def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) ->
     with pytest.raises(UsageError) as refused:
         store.read(path)
     assert told in refused.value.message and str(path) in refused.value.message
-
-
-def test_series_of_a_trial_and_of_a_file_of_series(tmp_path: Path) -> None:
-    path = tmp_path / "series.json"
-    path.write_text(json.dumps(document([gaining(30)])))
-    assert store.series_in(path) == (gaining(30),)
-    assert store.series_in(store.save(trial())) == trial().series
-    with pytest.raises(UsageError, match="the list is empty"):
-        store.series_in(store.save(trial(series=())))
-    path.write_text("[1]")
-    with pytest.raises(UsageError):
-        store.series_in(path)
 
 
 APPLIED = Applied("20261121T120500Z-7", "/x/won.yml", ("hosts.yml",), ("a", "b"), "2026-11-21T12:05:00+00:00")

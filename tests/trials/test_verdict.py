@@ -9,9 +9,8 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
 from nodectl.trials.families import judge_all
-from nodectl.trials.store import series_in
 from nodectl.trials.verdict import interval, judge, summarise
-from tests.trials.trials import STEADY, gaining, trial
+from tests.trials.trials import STEADY, gaining, series_in, trial
 
 RECORDED = Path(__file__).resolve().parent.parent / "fixtures" / "trials"
 

@@ -1,8 +1,10 @@
 """Series for tests: from gains in percent of a steady baseline, or from two lists."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from pathlib import Path
 
+from nodectl.common.documents import values_of
 from nodectl.model.trial import Pair, Series
 
 # a baseline that scatters by about 1 %
@@ -38,6 +40,6 @@ def gaining(
     return trial(baseline, candidate, unit, size_bytes=size_bytes, profile=profile, subject=subject)
 
 
-def document(many: Sequence[Series]) -> dict[str, object]:
-    """A file of series, as plain data."""
-    return {"schema": "nodectl.series/1", "series": [asdict(series) for series in many]}
+def series_in(path: Path) -> tuple[Series, ...]:
+    """The series of a recorded file."""
+    return values_of(Series, json.loads(path.read_text())["series"])

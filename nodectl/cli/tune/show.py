@@ -1,9 +1,6 @@
-"""`nodectl tune list`, `show` and `judge`: trials that were kept, and series judged anew."""
+"""`nodectl tune list` and `show`: trials that were kept, judged anew."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
-from pathlib import Path
 
 import click
 
@@ -11,12 +8,9 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
-from nodectl.model.verdict import Outcome
 from nodectl.report.findings import findings_list
-from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
-from nodectl.trials.crossover import crossovers
-from nodectl.trials.families import judge_all
-from nodectl.trials.store import document_of, find, series_in, trials
+from nodectl.report.trials import trial_text, trials_table
+from nodectl.trials.store import document_of, find, trials
 
 _all_option = click.option("--all", "everything", is_flag=True, help="Show each path, each host and each finding.")
 
@@ -47,26 +41,6 @@ def list_(app: App) -> None:
 def show(app: App, trial: str, everything: bool) -> None:
     """Show what one trial measured and said, judged anew from its pairs."""
     show_trial(app, find(trial), everything=everything)
-
-
-@click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the bootstrap.")
-@_all_option
-@click.pass_obj
-def judge(app: App, file: Path, seed: int, everything: bool) -> None:
-    """Judge recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
-    series = series_in(file)
-    verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
-    document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
-    lines = [crossover_line(crossing, Names.of(verdicts)) for crossing in crossings]
-    app.show(
-        "tune-trial",
-        document,
-        "\n".join([verdicts_table(verdicts, terminal_width(), everything=everything), *lines]) if verdicts else "",
-    )
-    if not verdicts or any(verdict.verdict is Outcome.UNKNOWN for verdict in verdicts):
-        raise SystemExit(3)
 
 
 def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:

@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from nodectl import __version__
 from nodectl.cli import completing
@@ -48,7 +47,6 @@ from nodectl.model.trial import OWN, Trial
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import Sizes
 from nodectl.probes.options import duration as as_seconds
-from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
 from nodectl.probes.registry import AnyProbe, chosen, declarations
 from nodectl.probes.rounds import require_two
@@ -64,7 +62,7 @@ from nodectl.trials.store import prune
 from nodectl.trials.verdict import JOULE, SPEED
 from nodectl.trials.workload import workload_probe
 
-_ON_ONE = "memory"
+_USUAL, _ON_ONE = "tcp,latency", "memory"
 
 
 def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> Any:
@@ -84,8 +82,6 @@ def _shown(value: object) -> str:
     """Return a default as it would be typed."""
     if sizes := getattr(value, "bytes", None):
         return ",".join(format_size(size_bytes).replace(" ", "") for size_bytes in sizes)
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -100,10 +96,10 @@ class _Options:
         ending=partial(profile_names, "tuning"),
         metavar="NAME[,NAME…]",
     )
-    probes: str = option(
+    probes: str | None = option(
         "--probes",
-        f"Probes that measure the settings.  Of one host: {_ON_ONE}.",
-        default="tcp,latency",
+        f"Probes that measure the settings.  Default: {_USUAL}, of one host {_ON_ONE}; and {TRAINING}, a short "
+        "training step, if it can be run.",
         metavar="NAME[,NAME…]",
         shell_complete=completing.several_of(completing.probes),
     )
@@ -114,26 +110,8 @@ class _Options:
     duration: float | None = _trial_option(
         "--duration", "Duration of one measurement.", "duration_s", type=Seconds(0.001, 3600)
     )
-    repetitions: int | None = _trial_option(
-        "--repetitions", "Repetitions of a measurement in one turn.", "repetitions", type=click.IntRange(1, 100)
-    )
-    training: bool | None = option(
-        "--training/--no-training", "Measure a short training step, too.  Default: if it can be run."
-    )
     sizes: tuple[int, ...] | None = _trial_option(
         "--sizes", "Message sizes.", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]"
-    )
-    collectives: tuple[str, ...] | None = _trial_option(
-        "--collectives", None, "collectives", type=Read(as_names), metavar="NAME[,NAME…]"
-    )
-    paths: str = option(
-        "--paths",
-        "Which pairs of hosts tcp and latency measure.",
-        type=OneOf(["all", "ring", "first", "sample"]),
-        default="ring",
-    )
-    streams: int | None = _trial_option(
-        "--streams", "Number of streams at the same time.", "streams", type=click.IntRange(1, 128)
     )
     interface: str | None = option("--interface", "The network to measure.  Default: that of the host's address.")
     workload: str | None = option("--workload", "Train this program, too.", type=OneOf(WORKLOADS))
@@ -148,12 +126,15 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A trial as it will be run: its record so far, what measures it with which options, and until when."""
+    """A trial as it will be run: its record so far, what measures it with which options, and until when.
+
+    Without the probes that are `optional` it goes on.
+    """
 
     head: Trial
     probes: Sequence[AnyProbe]
     given: Mapping[str, object]
-    training: bool | None
+    optional: frozenset[str]
     ends_at: float | None
 
 
@@ -193,30 +174,23 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     if asked.arguments and asked.workload is None:
         raise UsageError(f"{asked.arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
     baseline, candidates = _sides(app, asked.profiles)
-    names, training = asked.probes, asked.training
-    if click.get_current_context().get_parameter_source("probes") is ParameterSource.DEFAULT:
-        names = "" if asked.workload else _ON_ONE if len(app.hosts) == 1 else names
-    training = bool(training) if asked.workload else training
     given: dict[str, object] = {
         "duration_s": asked.duration,
-        "repetitions": asked.repetitions,
         "sizes": Sizes(asked.sizes) if asked.sizes else None,
-        "streams": asked.streams,
-        "pairs": asked.paths,
+        "pairs": "ring",
         "interface": asked.interface,
-        "collectives": asked.collectives,
         "forks": app.forks,
     }
-    probes = _probes(names, training, asked)
+    probes, optional = _probes(asked, len(app.hosts))
     for probe in probes:
         if probe.between_hosts and not probe.has_ranks:
             require_two(app.hosts, probe.name)
     if asked.budget is not None:
         # not a training that nobody asked for
-        certain = [probe for probe in probes if training or probe.name != TRAINING]
+        certain = [probe for probe in probes if probe.name not in optional]
         refuse_too_short(asked.budget, least_turn_s(certain, given), len(candidates))
-    head = _head(app, asked, baseline, candidates, probes, given)
-    return _Plan(head, probes, given, training, None if asked.budget is None else started + asked.budget)
+    head = _head(app, asked, baseline, candidates, probes)
+    return _Plan(head, probes, given, optional, None if asked.budget is None else started + asked.budget)
 
 
 def _show_interrupted(app: App, trial: Trial) -> None:
@@ -239,15 +213,21 @@ def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
     return baseline, candidates
 
 
-def _probes(names: str, training: bool | None, asked: _Options) -> list[AnyProbe]:
-    wanted = [*chosen(names)] if names.strip() else []
-    if training is not False:
+def _probes(asked: _Options, hosts: int) -> tuple[list[AnyProbe], frozenset[str]]:
+    """Return the probes, and the names of those that nobody asked for by name."""
+    names = [name.strip() for name in (asked.probes or "").split(",") if name.strip()]
+    optional = frozenset({TRAINING} if asked.probes is None and not asked.workload else ())
+    if optional:
+        names = [*(_ON_ONE if hosts == 1 else _USUAL).split(","), TRAINING]
+    listed = [name for name in names if name != TRAINING]
+    wanted = [*chosen(",".join(listed))] if listed else []
+    if TRAINING in names:
         wanted.append(declarations()[TRAINING])
     if asked.workload:
         wanted.append(workload_probe(asked.workload, asked.arguments))
     if not wanted:
-        raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
-    return wanted
+        raise UsageError("there is nothing to measure", "give --probes NAME")
+    return wanted, optional
 
 
 def _head(
@@ -256,15 +236,11 @@ def _head(
     baseline: str,
     candidates: tuple[str, ...],
     probes: Sequence[AnyProbe],
-    given: Mapping[str, object],
 ) -> Trial:
-    # of those that only one probe has, what it takes by itself
-    usual = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
-    taken = {name: usual.get(name) if value is None else value for name, value in given.items()}
-    kept = ("duration_s", "repetitions", "streams", "pairs", "interface", "collectives")
-    options = {
-        **{name: taken[name] for name in kept},
-        "sizes_bytes": getattr(taken["sizes"], "bytes", ()),
+    options: dict[str, object] = {
+        "duration_s": asked.duration,
+        "sizes_bytes": asked.sizes,
+        "interface": asked.interface,
         "judge_by": asked.judge_by,
     }
     if asked.workload:
@@ -307,8 +283,7 @@ def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         # as in a probe: a host that is lost in a turn is not waited for until the probe's own deadlines
         watched = Watched(transport, holds.heard, holds.unreached())
-        optional = frozenset(() if plan.training else (TRAINING,))
-        measuring = Measuring(watched, app.hosts, plan.probes, plan.given, optional)
+        measuring = Measuring(watched, app.hosts, plan.probes, plan.given, plan.optional)
         note(f"trial {head.id}")
         arm = _arm(app, head.id, force=force)
         trial = TrialRun(head, measuring, arm, note, monotonic, plan.ends_at, settings).run()

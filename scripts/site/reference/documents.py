@@ -40,7 +40,7 @@ is null. Messages go to standard error, and the [exit status](exit-statuses.md) 
 
 `nodectl parse TOOL` prints `nodectl.parse.TOOL/1`, a form for each [tool](tools.md); `nodectl bench scaling` and
 `bench modes` have forms of their names ([bench](../bench.md)). A command that refuses before it has done anything
-prints `findings` alone, and `tune judge` of a trial `trials` and `crossovers` alone.
+prints `findings` alone.
 
 {shapes}
 
