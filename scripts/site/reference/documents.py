@@ -28,7 +28,7 @@ from scripts.site.pages import plain, table
 
 _CLI = payload_dir().parent / "cli"
 # the functions that print a document by its name
-_PRINTERS = {"show", "emit_json", "as_json", "finish"}
+_PRINTERS = {"show", "emit_json", "as_json", "conclude"}
 
 _PAGE = """# JSON documents
 
