@@ -118,10 +118,7 @@ class Request:
 def examine(request: Request) -> Iterator[Finding]:
     """Every finding, fine or not; InventoryError where the inventory is fine and the limit matches nothing in it."""
     fleet = Fleet()
-    yield from looked("python", machine.installation)
     yield from looked("programs", machine.programs)
-    yield from looked("programs", machine.program)
-    yield from looked("folders", machine.places)
     yield from looked("locale", machine.terminal)
     yield from looked("ansible", machine.ansible)
     yield from looked("data", machine.data)

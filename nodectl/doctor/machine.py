@@ -1,4 +1,4 @@
-"""The operator's machine: Python, packages, programs, folders, terminal, Ansible, and what logs in to the hosts."""
+"""The operator's machine: programs, terminal, Ansible, and what logs in to the hosts."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import os
 import shlex
 import shutil
 import socket
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from traceback import walk_tb
 
-from nodectl import __version__
 from nodectl.common.counting import counted
 from nodectl.common.few import few
-from nodectl.common.paths import folders, state_dir
-from nodectl.common.process import UTF_8, encoding, is_utf_8, login
-from nodectl.common.resources import COLLECTION, collections_dir, share_dir
-from nodectl.common.units import format_size_rounded
+from nodectl.common.process import UTF_8, encoding, is_utf_8
 from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -61,163 +54,26 @@ def looked(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
         yield here(check, Status.UNKNOWN, actual, remedy="repair what it names, or please report it")
 
 
-# What nodectl itself needs of this machine: Python and packages, its own files, programs, folders, the terminal.
+# What nodectl itself needs of this machine: OpenSSH's client, and a terminal.
 
-_PACKAGE = "nodectl"
-# below it, writing what one command keeps may fail in the middle
-_LEAST_FREE_BYTES = 256 << 20
-_PARTS = ("playbooks", "plugins", "roles")
-# program → who needs it here, and the packages that bring it to Debian's and Red Hat's families, and to Homebrew
+# the package of the client in Debian's and Red Hat's families, and in Homebrew
 _OPENSSH = ("openssh-client", "openssh-clients", "openssh")
-_PROGRAMS = {
-    "ssh": ("playbooks, and hosts that ~/.ssh/config says something of", *_OPENSSH),
-    "ssh-keygen": ("keys of your own, and signatures", *_OPENSSH),
-}
-_INSTALLERS = (("sudo apt-get", 1), ("sudo dnf", 2), ("sudo yum", 2), ("sudo zypper", 2), ("brew", 3))
-
-
-def installation() -> Iterator[Finding]:
-    """Python, the packages that nodectl is built on, its own roles, and which nodectl the shell would start."""
-    yield from _python()
-    yield from _roles()
-    yield from _on_path()
-
-
-def _python() -> Iterator[Finding]:
-    from packaging.requirements import Requirement
-    from packaging.specifiers import SpecifierSet
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    try:
-        about = metadata.metadata(_PACKAGE)
-        required = metadata.requires(_PACKAGE) or []
-    except metadata.PackageNotFoundError:
-        actual = f"{version} at {sys.executable}, where nodectl is not installed: what it needs is not known"
-        yield here("python", Status.UNKNOWN, actual, remedy=f"{_pip()} install nodectl")
-        return
-    wanted = about["Requires-Python"] or ""
-    status = Status.OK if SpecifierSet(wanted).contains(version, prereleases=True) else Status.FAILED
-    remedy = "install nodectl in an environment of a newer Python: python3.12 -m venv ~/nodectl"
-    yield here("python", status, f"{version} at {sys.executable}", expected=wanted, remedy=remedy)
-    # the others are extras
-    needed = [one for one in map(Requirement, required) if one.marker is None or one.marker.evaluate({"extra": ""})]
-    faults = [fault for one in needed for fault in _lacking(one.name, str(one.specifier))]
-    if not faults:
-        yield here("packages", Status.OK, f"{counted(len(needed), 'package')} as nodectl {__version__} asks for them")
-    yield from faults
-
-
-def _lacking(name: str, wanted: str) -> Iterator[Finding]:
-    """Yield the finding of a package that is not there, or in another version than nodectl was tested with."""
-    from packaging.specifiers import SpecifierSet
-
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        version = ""
-    if not version or not SpecifierSet(wanted).contains(version, prereleases=True):
-        remedy = f"{_pip()} install {shlex.quote(name + wanted)}"
-        actual = version or "not installed"
-        yield here("packages", Status.FAILED, actual, expected=wanted or "any version", remedy=remedy, subject=name)
-
-
-def _pip() -> str:
-    return f"{sys.executable} -m pip"
-
-
-def _roles() -> Iterator[Finding]:
-    """Look for the collection beside the package, without which nothing is provisioned."""
-    folder = share_dir()
-    missing = [name for name in _PARTS if not (folder / name).is_dir()]
-    if missing:
-        actual = f"no {', '.join(missing)} in {folder}"
-        remedy = f"{_pip()} install --force-reinstall --no-deps nodectl=={__version__}"
-        yield here("roles", Status.FAILED, actual, expected="the collection nodectl.fleet", remedy=remedy)
-        return
-    roles = [path for path in (folder / "roles").iterdir() if (path / "tasks").is_dir()]
-    yield here("roles", Status.OK, f"{counted(len(roles), 'role')} of nodectl.fleet in {folder}")
-
-
-def _on_path() -> Iterator[Finding]:
-    """Yield whether `nodectl`, as the shell finds it, is this one."""
-    places = [Path(folder) / _PACKAGE for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
-    on_path = list(dict.fromkeys(path.resolve() for path in places if os.access(path, os.X_OK) and path.is_file()))
-    this_program = (Path(sys.executable).parent / _PACKAGE).resolve()
-    actual = f"{__version__} at {this_program if this_program.exists() else sys.executable}"
-    if not on_path:
-        remedy = f'export PATH="{this_program.parent}:$PATH"'
-        yield here("nodectl", Status.WARNING, f"{actual}; none on PATH", expected="one, on PATH", remedy=remedy)
-    elif on_path[0] != this_program:
-        remedy = f"rm {on_path[0]}, or put {this_program.parent} first in PATH; then: hash -r"
-        yield here("nodectl", Status.WARNING, f"{actual}; the shell finds {on_path[0]}", expected="one", remedy=remedy)
-    elif len(on_path) > 1:
-        others = ", ".join(map(str, on_path[1:]))
-        yield here("nodectl", Status.OK, f"{actual}; further down in PATH: {others}")
-    else:
-        yield here("nodectl", Status.OK, actual)
+_INSTALLERS = (("sudo apt-get", 0), ("sudo dnf", 1), ("sudo yum", 1), ("sudo zypper", 1), ("brew", 2))
 
 
 def programs() -> Iterator[Finding]:
-    """Yield what nodectl starts on this machine."""
-    for name, (who, *packages) in _PROGRAMS.items():
-        path = shutil.which(name)
-        if path is not None:
-            yield here("programs", Status.OK, path, subject=name)
-        else:
-            yield here(
-                "programs",
-                Status.FAILED if name == "ssh" else Status.WARNING,
-                "not on PATH",
-                expected=f"OpenSSH's client, for {who}",
-                remedy=_install(*packages),
-                subject=name,
-            )
+    """Look for the client that playbooks and hosts with lines in ~/.ssh/config need."""
+    path = shutil.which("ssh")
+    status, expected = (Status.OK, "") if path else (Status.FAILED, "OpenSSH's client")
+    yield here("programs", status, path or "not on PATH", expected=expected, remedy=_install(), subject="ssh")
 
 
-def _install(*packages: str) -> str:
-    """Return the command of this machine's package manager; `packages` as in _PROGRAMS."""
+def _install() -> str:
+    """Return the command of this machine's package manager."""
     for installer, family in _INSTALLERS:
         if shutil.which(installer.rpartition(" ")[2], path=f"{os.environ.get('PATH', '')}:{os.defpath}"):
-            return f"{installer} install {packages[family - 1]}"
-    return f"install {packages[0]}"
-
-
-def places() -> Iterator[Finding]:
-    """Look at the folders in which nodectl keeps what it knows, and what can be made again."""
-    for name, folder, variable in zip(("state", "cache"), folders(), ("XDG_STATE_HOME", "XDG_CACHE_HOME"), strict=True):
-        yield _folder(name, folder, variable)
-
-
-def _folder(name: str, folder: Path, variable: str) -> Finding:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    refused = _refused(folder, there)
-    if refused:
-        owner = f"sudo chown -R {login()} {there}"
-        remedy = f"{owner}; or another folder: export {variable}=DIR"
-        return here("folders", Status.FAILED, f"{there}: {refused}", expected="writable", remedy=remedy, subject=name)
-    free = shutil.disk_usage(there).free
-    enough = free >= _LEAST_FREE_BYTES
-    return here(
-        "folders",
-        Status.OK if enough else Status.WARNING,
-        f"{folder}, {format_size_rounded(free)} free",
-        expected=f"{format_size_rounded(_LEAST_FREE_BYTES)} free",
-        remedy=f"df -h {there}; make room there, or another folder: export {variable}=DIR",
-        subject=name,
-    )
-
-
-def _refused(folder: Path, there: Path) -> str:
-    """Return why nothing can be written in the folder, or it cannot be made below `there`; nothing stays there."""
-    if not there.is_dir():
-        return "is a file"
-    try:
-        if there == folder:
-            with tempfile.TemporaryFile(dir=folder):
-                return ""
-        return "" if os.access(there, os.W_OK | os.X_OK) else "no folder can be made there"
-    except OSError as error:
-        return error.strerror or str(error)
+            return f"{installer} install {_OPENSSH[family]}"
+    return f"install {_OPENSSH[0]}"
 
 
 def terminal() -> Iterator[Finding]:
@@ -230,20 +86,13 @@ def terminal() -> Iterator[Finding]:
     yield here("locale", status, actual, expected=expected, remedy=f"export LC_ALL={UTF_8}")
 
 
-# Ansible as the operator has set it up: where it is, which settings count, and what disturbs.
-
-_PLAYBOOK = "ansible-playbook"
-# those that say what is to be done and with what, and disturb nothing
-_HARMLESS = {"ANSIBLE_HOME", "ANSIBLE_INVENTORY", "ANSIBLE_CONFIG", "ANSIBLE_LOCAL_TEMP"}
+# Ansible as the operator has set it up: which settings count, and what disturbs.
 
 
 def ansible() -> Iterator[Finding]:
-    """Look at Ansible's settings, and whether Ansible started by hand would find this collection."""
-    # our own temporary folder is no setting of the operator's
-    ansible_home = str(state_dir() / "ansible")
+    """Look at Ansible's settings."""
     settings = read_settings()
     of_file = [name for name, origin in settings.origins.items() if origin == settings.file]
-    variables = [name for name in settings.variables if os.environ.get(name) != ansible_home]
     shown = f"{settings.file} ({len(of_file)} settings)" if settings.file else "no ansible.cfg"
     yield here("ansible", Status.OK, f"{settings.version}; {shown}", subject="settings")
     if settings.passed_over:
@@ -253,38 +102,10 @@ def ansible() -> Iterator[Finding]:
         origin = settings.origins.get("HOST_KEY_CHECKING", "ansible.cfg")
         actual = f"host_key_checking is off ({origin}), which nodectl overrules, and playbooks of yours obey"
         yield _disturbs(actual, "keys are checked", "take it out; then: nodectl hostkeys accept", "host keys")
-    disturbing = sorted(set(variables) - _HARMLESS)
-    if disturbing:
-        actual = f"set in this shell, over ansible.cfg: {few(disturbing, 8)}"
-        yield _disturbs(actual, "none by mistake", f"unset {' '.join(disturbing)}", "environment")
-    for name, meant in settings.misspelt_variables.items():
-        yield _disturbs(f"{name} sets nothing", f"{meant}?", f"unset {name}; export {meant}=…", "environment")
-    yield _collection(settings.collections)
 
 
 def _disturbs(actual: str, expected: str, remedy: str, subject: str) -> Finding:
     return here("ansible", Status.WARNING, actual, expected=expected, remedy=remedy, subject=subject)
-
-
-def program() -> Iterator[Finding]:
-    """Look for the ansible-playbook that provisioning starts: beside the interpreter, else on PATH."""
-    beside = Path(sys.executable).parent
-    path = shutil.which(_PLAYBOOK, path=os.pathsep.join([str(beside), os.environ.get("PATH", os.defpath)]))
-    if path is None:
-        remedy = f"{sys.executable} -m pip install --force-reinstall ansible-core"
-        yield here("programs", Status.FAILED, "not on PATH", expected="ansible-core", remedy=remedy, subject=_PLAYBOOK)
-    else:
-        yield here("programs", Status.OK, path, subject=_PLAYBOOK)
-
-
-def _collection(folders: Sequence[str]) -> Finding:
-    this_collection = (collections_dir() / COLLECTION).resolve()
-    places = [Path(folder).expanduser() / COLLECTION for folder in folders]
-    others = [str(path) for path in places if path.is_dir() and path.resolve() != this_collection]
-    if not others:
-        return here("ansible", Status.OK, f"nodectl.fleet in {this_collection}", subject="collection")
-    actual = f"another nodectl.fleet in {few(others)}, which playbooks of yours take; nodectl takes {this_collection}"
-    return _disturbs(actual, "one", f"rm -r {others[0]}", "collection")
 
 
 # What logs in to the hosts: ssh_config, the agent, private keys, and known_hosts.

@@ -7,15 +7,11 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ansible
 from ansible import constants
 from ansible.module_utils import basic
 
-from nodectl.common.spelling import misspelt
-
-_ENVIRONMENT = "env: "
 _INVENTORY = "DEFAULT_HOST_LIST"
 
 
@@ -30,45 +26,28 @@ class Settings:
     version: str
     file: str | None
     origins: Mapping[str, str]
-    collections: tuple[str, ...]
     inventory: tuple[str, ...]
     inventory_origin: str
-    misspelt_variables: Mapping[str, str]
     host_key_checking: bool
     least_python: tuple[int, ...]
     passed_over: str = ""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The variables of the environment that set something."""
-        origins = (origin.removeprefix(_ENVIRONMENT) for origin in self.origins.values() if _ENVIRONMENT in origin)
-        return tuple(sorted(set(origins)))
 
 
 def settings() -> Settings:
     """Return it as Ansible has read them in this process."""
     config = constants.config
-    definitions = config.get_configuration_definitions()
-    origins = {name: str(config.get_config_value_and_origin(name)[1]) for name in definitions}
+    names = config.get_configuration_definitions()
+    origins = {name: str(config.get_config_value_and_origin(name)[1]) for name in names}
     return Settings(
         version=str(ansible.__version__),
         file=constants.CONFIG_FILE,
         origins={name: origin for name, origin in origins.items() if origin not in ("", "default")},
-        collections=tuple(constants.COLLECTIONS_PATHS),
         inventory=tuple(constants.DEFAULT_HOST_LIST),
         inventory_origin=origins[_INVENTORY],
-        misspelt_variables=_misspelt(definitions),
         host_key_checking=bool(constants.HOST_KEY_CHECKING),
         least_python=tuple(getattr(basic, "_PY_MIN", ())),
         passed_over=_passed_over(constants.CONFIG_FILE),
     )
-
-
-def _misspelt(definitions: Mapping[str, Any]) -> dict[str, str]:
-    """Variables of the environment that set nothing, and which may be meant; others may be a collection's."""
-    variables = {entry["name"] for definition in definitions.values() for entry in definition.get("env") or ()}
-    near = {name: misspelt(name, variables) for name in os.environ if name.startswith("ANSIBLE_")}
-    return {name: meant for name, meant in sorted(near.items()) if meant}
 
 
 def _passed_over(taken: str | None) -> str:
