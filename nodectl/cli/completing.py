@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,10 @@ def completes() -> bool:
 
 
 def complete(cli: click.Group) -> None:
-    """Answer the shell and end the process; whatever is wrong, nothing is said and nothing is asked."""
+    """Answer the shell and end the process; whatever is wrong, nothing is said, and no file of a folder is run."""
     silent = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 2):
         os.dup2(silent, descriptor)
-    with suppress(OSError):
-        os.setsid()  # a vault's password would be asked for on the terminal, where there is one
     signal.alarm(_MOST_S)
     try:
         app = App(inventory_sources=(), limit=None, replay=None, output="table", forks=1)

@@ -16,8 +16,8 @@ zsh    nodectl completion zsh > ~/.zfunc/_nodectl, and in ~/.zshrc:
        fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
 fish   nodectl completion fish > ~/.config/fish/completions/nodectl.fish
 
-A shell that is started after that completes.  No host is asked; an inventory that cannot be read completes to
-nothing.
+A shell that is started after that completes.  No host is asked and no program is run: the names of hosts come from
+inventories that are YAML or INI files; a script or a plug-in completes to nothing.
 """
 
 

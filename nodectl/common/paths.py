@@ -71,10 +71,11 @@ def cache_dir() -> Path:
 _MOST_LINKS = 40  # as the kernel
 
 
-def refuse_open(path: Path, what: str) -> None:
+def refuse_open(path: Path, what: str, *, whole: bool = False) -> None:
     """Raise UsageError where a login other than the operator and root can decide what is found at `path`.
 
-    `path` need not be there; `what` says why that matters. OSError where that cannot be told.
+    `path` need not be there; `what` says why that matters. `whole` looks at all that lies in a folder, too, but for
+    hidden folders. OSError where that cannot be told.
 
     In a sticky folder, as /tmp is, nobody can put another in the place of what is there.
     """
@@ -83,6 +84,14 @@ def refuse_open(path: Path, what: str) -> None:
         status = place.lstat()
         is_passed = stat.S_ISLNK(status.st_mode) or (place != ways[-1] and status.st_mode & stat.S_ISVTX)
         _refuse(place, status, what, is_written=not is_passed)
+    if whole:
+        for folder, folders, files in os.walk(path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for place in (Path(folder, name) for name in (*folders, *files)):
+                if place.is_symlink():
+                    refuse_open(place, what)
+                else:
+                    _refuse(place, place.lstat(), what, is_written=True)
 
 
 def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) -> None:

@@ -62,14 +62,63 @@ def test_in_bash(env: Mapping[str, str], tmp_path: Path) -> None:
     assert dict(zip(asked, answers, strict=True)) == asked
 
 
-def test_names_that_are_kept_need_no_ansible(env: Mapping[str, str]) -> None:
-    words = {**env, "_NODECTL_COMPLETE": "bash_complete", "COMP_WORDS": "nodectl facts -l node", "COMP_CWORD": "3"}
-    code = (
-        "import atexit, sys\n"
-        "atexit.register(lambda: print('ansible' in sys.modules))\n"
-        "from nodectl.__main__ import main\n"
-        "main()\n"
-    )
-    argv = [sys.executable, "-c", code]
-    runs = [subprocess.run(argv, env=words, capture_output=True, text=True, check=False).stdout for _ in range(2)]
-    assert [text.split() for text in runs] == [["plain,node01", "plain,node02", word] for word in ("True", "False")]
+_TAB = """
+import atexit, sys
+atexit.register(lambda: print("ansible" in sys.modules))
+from nodectl.__main__ import main
+main()
+"""
+
+
+def tab(env: Mapping[str, str], folder: Path, words: str) -> list[str]:
+    """Return what a TAB behind the words offers in the folder, and whether Ansible was imported."""
+    given = {
+        **env,
+        "_NODECTL_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    argv = [sys.executable, "-c", _TAB]
+    done = subprocess.run(argv, env=given, cwd=folder, capture_output=True, text=True, check=False)
+    return [word.removeprefix("plain,") for word in done.stdout.split()]
+
+
+_RUN = "#!/bin/sh\ntouch {ran}\necho '{{}}'\n"
+_PLUGIN = (
+    "open('{ran}', 'w')\nfrom ansible.plugins.vars import BaseVarsPlugin\nclass VarsModule(BaseVarsPlugin): pass\n"
+)
+
+
+_STATIC = "all:\n  hosts:\n    node07: {{v: !vault x, t: \"{{{{ lookup('pipe', 'touch {ran}') }}}}\"}}\n"
+_SETTINGS = """[defaults]
+inventory = inventory
+vault_password_file = vault.sh
+vault_identity_list = a@vault.sh
+vars_plugins = plugins:vars_plugins
+inventory_plugins = plugins
+vars_enabled = mine,host_group_vars
+"""
+
+
+def test_a_tab_in_a_hostile_folder_runs_nothing(cli_env: Mapping[str, str], tmp_path: Path) -> None:
+    ran, folder = tmp_path / "ran", tmp_path / "cloned"
+    for place, text, mode in (
+        ("inventory/hosts", _RUN, 0o755),
+        ("inventory/plug.yml", "plugin: mine\nhosts: {{node09: }}\n", 0o644),
+        ("inventory/some.yml", _STATIC, 0o644),
+        ("inventory/racks.ini", "node08 a=b\n[racks]\nnode[10:12]\n[racks:vars]\nnodex=1\n", 0o644),
+        ("vault.sh", _RUN, 0o755),
+        ("plugins/mine.py", _PLUGIN, 0o644),
+        ("vars_plugins/mine.py", _PLUGIN, 0o644),
+        ("ansible.cfg", _SETTINGS, 0o644),
+    ):  # fmt: skip
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(ran=ran))
+        path.chmod(mode)
+    hosts = ["node08", "node10", "node11", "node12", "node07"]
+    for words, offered in (("facts -l node", hosts), ("-i inventory facts -l node", hosts), ("health -l ra", ["racks"]),
+                           ("-i inventory/hosts facts -l n", []), ("-i vault.sh facts -l n", [])):  # fmt: skip
+        assert tab(cli_env, folder, f"nodectl {words}") == [*offered, "False"]
+    tab(cli_env, folder, "nodectl provision -l n"), tab(cli_env, folder, "nodectl jobs show l")
+    assert not ran.exists()

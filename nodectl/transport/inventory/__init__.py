@@ -75,7 +75,9 @@ def read_settings() -> Settings:
 def _ansible() -> Iterator[None]:
     """Have Ansible imported as it should be."""
     from nodectl.common.paths import state_dir
+    from nodectl.transport.inventory.own import refuse_settings_of_others
 
+    refuse_settings_of_others()
     # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
     os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
     try:

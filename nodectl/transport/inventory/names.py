@@ -1,76 +1,154 @@
-"""The names of an inventory's hosts and groups, kept while its files are as they were: for who asks at every key."""
+"""The names in an inventory's static files, for completion: they are read as text, and no program or plug-in runs."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from configparser import Error, RawConfigParser
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from nodectl.common.files import replace_file
-from nodectl.common.paths import cache_dir
-from nodectl.transport.inventory import read_inventory, read_settings
+from nodectl.transport.inventory.here import NAME, inventories_beside, inventory_of_here, is_example, lists_here
 
-# a program or a plug-in may say something else by now, though its file is the same
-_KEPT_S = 300.0
-# of a folder with more files than that nothing is kept
-_MOST_FILES = 500
-# what decides which inventory is read, where none is named
-_ENVIRONMENT = ("ANSIBLE_INVENTORY", "ANSIBLE_CONFIG", "HOME")
+_CONFIG_FILES = ("ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+_DEFAULT = "/etc/ansible/hosts"
+# of a folder, what is no inventory
+_PASSED_OVER = re.compile(
+    r"\..*|(?:host|group)_vars|vars_plugins|nodectl\.toml|profiles|locks"
+    r"|.*(?:~|\.(?:pyc|pyo|swp|bak|rpm|md|txt|rst|orig|cfg|retry))"
+)
+_YAML = (".yml", ".yaml", ".json")
+_ALWAYS = dict.fromkeys(("all", "ungrouped"))
+_MOST_BYTES = 16 << 20
+_MOST_NAMES = 100_000
+_RANGE = re.compile(r"\[(?P<first>\d+|[a-zA-Z]):(?P<last>\d+|[a-zA-Z])(?::(?P<step>[1-9]\d*))?\]")
+# others are no names of hosts, and nothing that a shell should be given
+_NAME = re.compile(r"[\w.@%+-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Names:
-    """`sources` are the inventories as Ansible was given them."""
+    """`sources` are the inventories as Ansible is given them."""
 
     sources: tuple[str, ...]
-    hosts: tuple[str, ...]
-    groups: tuple[str, ...]
+    hosts: dict[str, None] = field(default_factory=dict)
+    groups: dict[str, None] = field(default_factory=dict)
 
 
 def names_of(sources: Sequence[str]) -> Names:
-    """Return those of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; as `read_inventory` has them.
-
-    Without Ansible where they were read in the last minutes, and no file has changed.
-    """
-    place = _place(sources)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(place.read_bytes())
-        if abs(time.time() - kept["time"]) < _KEPT_S and kept["stamps"] == _stamps(kept["stamps"]):
-            return Names(**{key: tuple(values) for key, values in kept["names"].items()})
-    inventory = read_inventory(sources)
-    names = Names(inventory.sources, inventory.names(), inventory.groups())
-    files = [*_files(inventory.sources), *filter(None, [read_settings().file])]
-    if len(files) <= _MOST_FILES:
-        document = {"time": time.time(), "stamps": _stamps(files), "names": asdict(names)}
-        with suppress(OSError):
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            replace_file(place, json.dumps(document))
+    """Return the names of hosts and groups in `sources`, by default in what ansible.cfg or ANSIBLE_INVENTORY name."""
+    named = list(sources) or _configured()
+    if not named:
+        return Names((inventory_of_here(),), {NAME: None}, dict(_ALWAYS))
+    places = [source if "," in source else str(Path(source).expanduser().absolute()) for source in named]
+    names = Names(tuple(path for place in places for path in (place, *_beside(place))))
+    for place in places:
+        if "," in place:
+            names.hosts |= dict.fromkeys(name.strip() for name in place.split(",") if name.strip())
+        else:
+            _read(Path(place), names)
+    names.groups |= _ALWAYS if names.hosts else {}
     return names
 
 
-def _place(sources: Sequence[str]) -> Path:
-    """Return where the names of these sources are kept, as they are seen from this folder."""
-    seen = [*sources, str(Path.cwd()), *(os.environ.get(name, "") for name in _ENVIRONMENT)]
-    return cache_dir() / "names" / f"{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]}.json"
+def _beside(place: str) -> list[str]:
+    return inventories_beside(place) if "," in place else []
 
 
-def _files(sources: Iterable[str]) -> Iterator[str]:
-    for path in map(Path, sources):
-        yield str(path)
-        if path.is_dir():
-            yield from map(str, path.rglob("*"))
+def _configured() -> list[str]:
+    """Return the inventories that no option names; none if this machine alone is meant."""
+    if named := os.environ.get("ANSIBLE_INVENTORY"):
+        return [] if lists_here(named) else _paths(named, Path())
+    given = os.environ.get("ANSIBLE_CONFIG")
+    for name in [given] if given else _CONFIG_FILES:
+        path = Path(name).expanduser()
+        path = path / "ansible.cfg" if path.is_dir() else path
+        if path.is_file():
+            parser = RawConfigParser(strict=False, inline_comment_prefixes=(";",))
+            try:
+                parser.read(path, encoding="utf-8")
+            except (Error, UnicodeDecodeError):
+                return []
+            named = parser.get("defaults", "inventory", fallback="")
+            paths = _paths(named, path.parent) if named else []
+            return [] if all(map(is_example, paths)) else paths
+    return [_DEFAULT] if Path(_DEFAULT).exists() else []
 
 
-def _stamps(files: Iterable[str]) -> dict[str, list[int]]:
-    """Return what changes with a file: none for what is not there, as a list of hosts."""
-    stamps = {}
-    for name in files:
-        with suppress(OSError):
-            about = Path(name).stat()
-            stamps[name] = [about.st_mtime_ns, about.st_size, about.st_ino]
-    return stamps
+def _paths(named: str, folder: Path) -> list[str]:
+    """Return the paths of a setting, which are relative to its file."""
+    places = (os.path.expandvars(place.strip()) for place in named.split(","))
+    return [os.path.abspath(folder / Path(place).expanduser()) for place in places]  # noqa: PTH100 - as Ansible has it
+
+
+def _read(path: Path, names: Names) -> None:
+    """Add the names of a file, or of all files of a folder; none of a program."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        for below in sorted(path.iterdir()):
+            if not _PASSED_OVER.fullmatch(below.name):
+                _read(below, names)
+    elif stat.S_ISREG(status.st_mode) and not status.st_mode & 0o111 and status.st_size <= _MOST_BYTES:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.suffix in _YAML:
+            _add_yaml(text, names)
+        else:
+            _add_ini(text, names)
+
+
+def _add_yaml(text: str, names: Names) -> None:
+    import yaml
+
+    try:
+        # BaseLoader makes nothing of a tag
+        document = yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # noqa: S506
+    except yaml.YAMLError:
+        return
+    if isinstance(document, dict) and "plugin" not in document:
+        _add_groups(document, names)
+
+
+def _add_groups(groups: dict[str, Any], names: Names) -> None:
+    for group, body in groups.items():
+        names.groups |= dict.fromkeys(_expanded(group))
+        if not isinstance(body, dict):
+            continue
+        for host in body.get("hosts") or ():
+            names.hosts |= dict.fromkeys(_expanded(host))
+        if isinstance(children := body.get("children"), dict):
+            _add_groups(children, names)
+
+
+def _add_ini(text: str, names: Names) -> None:
+    section = "hosts"
+    for line in map(str.strip, text.splitlines()):
+        if heading := re.match(r"\[([^\]:]+)(?::(\w+))?\]", line):
+            names.groups |= dict.fromkeys(_expanded(heading[1].strip()))
+            section = heading[2] or "hosts"
+        elif line and line[0] not in "#;" and section in ("hosts", "children"):
+            known = names.hosts if section == "hosts" else names.groups
+            known |= dict.fromkeys(_expanded(re.sub(r"^([^:\[\]]+):\d+$", r"\1", line.split()[0])))
+
+
+def _expanded(pattern: object) -> Iterator[str]:
+    """Yield the names of a range such as `gpu[01:16]`, and any other name as it is."""
+    text = str(pattern)
+    found = _RANGE.search(text)
+    if found is None:
+        yield from [text] if _NAME.fullmatch(text) else []
+        return
+    first, last, step = found["first"], found["last"], int(found["step"] or 1)
+    if first.isdigit() != last.isdigit():
+        return
+    if first.isdigit():
+        width = len(first) if first[0] == "0" else 0
+        parts = [
+            f"{number:0{width}}" for number in range(int(first), min(int(last), int(first) + _MOST_NAMES) + 1, step)
+        ]
+    else:
+        parts = [chr(number) for number in range(ord(first), ord(last) + 1, step)]
+    for part in parts:
+        yield from _expanded(f"{text[: found.start()]}{part}{text[found.end() :]}")

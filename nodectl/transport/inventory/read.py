@@ -36,6 +36,7 @@ from nodectl.transport.inventory.here import (
     is_example,
     lists_here,
 )
+from nodectl.transport.inventory.own import refuse_sources_of_others
 from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
@@ -84,6 +85,7 @@ class Inventory:
         resolved: tuple[str, ...] = (inventory_of_here(),)
         if not _means_here(named, who):
             resolved = tuple(place for one in named for place in (_resolve(one, who), *_beside(one)))
+        refuse_sources_of_others(resolved)
         loader, access = DataLoader(), access or Access()
         _load_collections()
         _unlock_vault(loader, access)
