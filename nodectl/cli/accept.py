@@ -1,4 +1,4 @@
-"""`nodectl accept`: Say which nodes are good, which are not, and by what evidence."""
+"""`nodectl accept`: Accept or reject each node, with evidence."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Options:
 @output_option("table", "json", "prometheus")
 @click.pass_obj
 def accept(app: App, asked: _Options, force: bool) -> None:
-    """Say which nodes are good, which are not, and by what evidence.
+    """Accept or reject each node, with evidence.
 
     Health, then each node by itself, pairs and the whole fleet; a node that fails a step leaves the following ones.
     The plan is shown with its times first.

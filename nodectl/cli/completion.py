@@ -1,4 +1,4 @@
-"""`nodectl completion`: Print what makes a shell complete nodectl's words."""
+"""`nodectl completion`: Print the shell completion script."""
 
 from __future__ import annotations
 

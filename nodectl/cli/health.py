@@ -1,4 +1,4 @@
-"""`nodectl health`: Hold every host against its profiles."""
+"""`nodectl health`: Compare every host with its profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl metrics`: List the Prometheus metrics; print alert rules and a Grafana dashboard for them."""
+"""`nodectl metrics`: List the Prometheus metrics; print alert rules and a dashboard."""
 
 from __future__ import annotations
 

@@ -271,29 +271,29 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "shell_complete": completing.one_of(completing.recordings, files=True),
         "help": "Read a recording instead of hosts.",
     },
-    ("--output",): {"type": OneOf(_FORMS), "help": "Default: table; a command refuses a form that it does not have."},
+    ("--output",): {"type": OneOf(_FORMS), "metavar": "FORM", "help": "table (default), json, junit or prometheus."},
     ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
     # Ansible's own, under the names of Access's fields
     ("-e", "--extra-vars"): {
         "multiple": True,
         "metavar": "VARS",
-        "help": "KEY=VALUE, JSON or @FILE, over the inventory's variables; may be repeated.",
+        "help": "KEY=VALUE, JSON or @FILE; may be repeated.",
     },
     ("--vault-id",): {"multiple": True, "metavar": "ID", "help": "LABEL@FILE or LABEL@prompt; may be repeated."},
     ("--vault-password-file", "--vault-pass-file"): {
         "multiple": True,
         "metavar": "FILE",
-        "help": "A vault's password, or a program that prints it; may be repeated.",
+        "help": "Vault password file or program.",
     },
-    ("-J", "--ask-vault-pass", "--ask-vault-password"): {"is_flag": True, "help": "Ask for the vault's password."},
-    ("-k", "--ask-pass"): {"is_flag": True, "help": "Ask for the password that SSH wants on the hosts."},
+    ("-J", "--ask-vault-pass", "--ask-vault-password"): {"is_flag": True, "help": "Ask for the vault password."},
+    ("-k", "--ask-pass"): {"is_flag": True, "help": "Ask for the SSH password."},
     ("-K", "--ask-become-pass"): {
         "is_flag": True,
-        "help": "Ask for the password that sudo wants on the hosts; playbooks become root.",
+        "help": "Ask for the sudo password.",
     },
     ("--private-key", "--key-file"): {
         "metavar": "FILE",
-        "help": "The SSH key of hosts that the inventory names no other for.",
+        "help": "SSH key, unless the inventory names one.",
     },
 }
 _ALSO = "Options of all commands stand here, too: nodectl --help."

@@ -43,7 +43,7 @@ def every() -> dict[str, click.Command]:
 def test_every_command_stands_below_one_heading() -> None:
     listed = [name for names in TASKS.values() for name in names]
     assert sorted(listed) == sorted(commands())
-    assert by_task(["doctor", "newest"]) == {"First minute": ["doctor"], "Others": ["newest"]}
+    assert by_task(["doctor", "newest"]) == {"Start": ["doctor"], "Others": ["newest"]}
 
 
 def test_every_command_has_one_to_three_examples(every: dict[str, click.Command]) -> None:
@@ -86,4 +86,4 @@ def test_help_shows_tasks_and_examples() -> None:
     places = [text.index(f"\n{heading}:\n") for heading in TASKS]
     assert places == sorted(places)
     assert text.index("\nOptions:\n") > places[-1]
-    assert "nodectl doctor  " in text.partition("Examples:")[2]
+    assert "nodectl -i hosts.yml" in text.partition("Examples:")[2]
