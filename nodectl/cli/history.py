@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note, terminal_width
-from nodectl.common.spelling import meant
+from nodectl.cli.terminal import terminal_width
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import Past
-from nodectl.probes.registry import declarations, kind_of
+from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
 
@@ -51,24 +48,6 @@ def show(app: App, run: int, everything: bool) -> None:
     measured = [row.measurement for row in kept]
     table = measurements_text(measured, kind_of, everything=everything, width=terminal_width())
     app.show("history", {"run": run, "measurements": [_row(row) for row in kept]}, table)
-
-
-@history.command()
-@click.argument("probes", nargs=-1, metavar="[PROBE…]", shell_complete=completing.one_of(completing.probes))
-@click.pass_obj
-def export(app: App, probes: tuple[str, ...]) -> None:
-    """Print all measurements of the fleet, or of some probes, as JSON lines."""
-    with app.history() as past:
-        names = past.probes()
-        for name in sorted({*probes} - {*names}):
-            if name not in declarations():
-                hint = meant(name, {*names, *declarations()})
-                raise UsageError(
-                    f"there is no probe '{name}'", f"{hint}kept are measurements of: {', '.join(names) or 'none'}"
-                )
-            note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(names) or 'none'}")
-        for kept in past.past(probes):
-            click.echo(json.dumps(_row(kept)))
 
 
 def _row(kept: Past) -> dict[str, object]:

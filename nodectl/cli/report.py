@@ -259,9 +259,6 @@ class _Options:
     hosts: bool = option(
         "--hosts/--no-hosts", "Whether hosts are asked for their health, wiring and jobs.", default=True
     )
-    title: str = option(
-        "--title", "Heading of the report.  Default: the fleet's inventory.", default="", metavar="TEXT"
-    )
 
 
 @click.command()
@@ -274,10 +271,10 @@ def report(app: App, asked: _Options) -> None:
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     # files first: a typo asks no host
-    content = with_files(Content(asked.title, time.strftime("%Y-%m-%d %H:%M:%S %z"), __version__, kind_of), asked.saved)
+    content = with_files(Content("", time.strftime("%Y-%m-%d %H:%M:%S %z"), __version__, kind_of), asked.saved)
     content = _with_hosts(app, content) if asked.hosts else content
     content = _with_history(app, content, needed=not asked.saved)
-    content = replace(content, title=asked.title or _heading(app))
+    content = replace(content, title=_heading(app))
     with writing(asked.out, "--out"):
         replace_file(asked.out, report_html(content), mode=0o644)
     app.show(

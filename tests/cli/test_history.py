@@ -36,13 +36,3 @@ def test_a_run_is_listed_and_shown(asked: Asked, past: History) -> None:
     assert listed[0].split() == ["RUN", "TIME", "PROBES", "MEASUREMENTS"] and listed[1].split()[0] == "1"
     assert listed[1].endswith("memory, tcp  2")
     assert "500 Mbit/s" in asked("show", "1", "--all").stdout
-
-
-def test_a_probe_that_was_never_measured_is_said(asked: Asked, past: History) -> None:
-    past.add([memory("a", 20.0)])
-    misspelt = asked("export", "memroy", check=False)
-    assert (misspelt.returncode, misspelt.stdout) == (2, "")
-    assert "no probe 'memroy'" in misspelt.stderr
-    assert "did you mean memory? kept are measurements of: memory" in misspelt.stderr
-    never = asked("export", "tcp")
-    assert never.stdout == "" and "no measurement of 'tcp' is kept" in never.stderr

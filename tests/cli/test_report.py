@@ -44,9 +44,10 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
         )
         saved += ["--from", str(path)]
     again = tmp_path / "saved.html"
-    nodectl("report", "--no-hosts", "--title", "A <b> title", *saved, "-o", str(again))
+    (tmp_path / "<b>.ini").write_text("node01\n")
+    nodectl("-i", str(tmp_path / "<b>.ini"), "report", "--no-hosts", *saved, "-o", str(again))
     page = again.read_text(encoding="utf-8")
-    assert "<title>A &lt;b&gt; title</title>" in page
+    assert f"<title>Fleet report: {tmp_path.name}/&lt;b&gt;.ini</title>" in page
     assert "8 GPUs and 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
 
 
