@@ -53,7 +53,7 @@ def test_without_a_home_it_is_that_of_the_password_database(home: str | None, mo
     shell = subprocess.run(host_files._USER.argv, capture_output=True, text=True, check=False)
     assert f"{of_login}/.nccl.conf" in shell.stderr or shell.returncode == 0
     files: list[str] = []
-    monkeypatch.setattr("nodectl.payload.jobs.launcher._names_it", lambda path, _: files.append(path))
+    monkeypatch.setattr("nodectl.payload.jobs.launcher._names_it", files.append)
     launcher.nic_variables({"ib_hca": "=mlx5_0:1"}, {"HOME": ""} if home == "" else {})
     assert files == [f"{of_login}/.nccl.conf", "/etc/nccl.conf"]
 
