@@ -183,7 +183,7 @@ def _probe(content: Content, document: Mapping[str, Any], name: str) -> Content:
 
 def _trial(content: Content, document: Mapping[str, Any], name: str) -> Content:
     verdicts = values_of(Verdict, document["trials"], extra="ignore")
-    label, complete = str(document["baseline"]["label"]), bool(document["complete"])
+    label, complete = str(document["baseline"]), bool(document["complete"])
     tuned = Tuned(f"trial {document['id']}", label, verdicts, _origin(document, name), complete)
     return replace(content, tuned=(*content.tuned, tuned))
 

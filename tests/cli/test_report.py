@@ -15,8 +15,10 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
 from nodectl.report.page.blocks import Nature
 from nodectl.report.page.content import Content
+from nodectl.trials import store
 from tests.conftest import Cli
 from tests.report_content import NOW, acceptance, verdicts
+from tests.trials.saved_trial import trial
 
 
 def write(folder: Path, name: str, document: object) -> Path:
@@ -65,6 +67,13 @@ def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document:
     with pytest.raises(UsageError, match=r"other\.json") as refused:
         read(path)
     assert words in refused.value.message and "health" in refused.value.remedy
+
+
+def test_a_saved_trial_is_read(tmp_path: Path) -> None:
+    document = {"schema": store.SCHEMA, **store.document_of(trial())}
+    (tuned,) = read(write(tmp_path, "trial", document)).tuned
+    assert (tuned.baseline, tuned.complete) == ("own", True)
+    assert [verdict.profile for verdict in tuned.verdicts] == ["article-20g"]
 
 
 def test_a_history_gives_the_latest_run_of_each_probe_its_trials_and_its_trends(tmp_path: Path) -> None:

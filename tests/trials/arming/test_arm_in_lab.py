@@ -41,8 +41,8 @@ def test_a_host_whose_nodectl_is_killed_puts_itself_back(nodectl: Cli, lab4: Lab
 def test_a_trial_that_ends_well_leaves_nothing(arm_fleet: ArmFleet) -> None:
     with arm_fleet.trial(20) as trial:
         assert trial.wait("armed")["findings"] == []
-        assert trial.on("article") == []
-        (refused, other) = trial.on("unknown")
+        assert trial.on("article-20g") == []
+        (refused, other) = trial.on("no-such-profile")
         assert refused["status"] == other["status"] == "failed" and "no-such-profile" in refused["actual"]
         assert trial.on("stock") == []
         assert trial.lost() == {}
