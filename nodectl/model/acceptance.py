@@ -11,7 +11,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 
 # in the year 5138; what is later is no time
-LATEST_S = 1e11
+_LATEST_S = 1e11
 
 
 class NodeVerdict(StrEnum):
@@ -141,7 +141,7 @@ class Acceptance:
     def __post_init__(self) -> None:
         """Raise ValueError where a time is none that a calendar has: it may be somebody's document."""
         for name, seconds in (("began", self.began), ("ended", self.ended)):
-            if seconds is not None and not 0 <= seconds < LATEST_S:
+            if seconds is not None and not 0 <= seconds < _LATEST_S:
                 raise ValueError(f"{name}: {seconds} is not a time in seconds since 1970")
 
 

@@ -18,12 +18,12 @@ from nodectl.errors import UsageError
 from nodectl.model.acceptance import Acceptance, StepState
 from nodectl.model.status import Status
 
-SCHEMA = "nodectl.accept/1"
+_SCHEMA = "nodectl.accept/1"
 DOCUMENT = "acceptance.json"
 # faults make a step longer: one time says less than some
 _USUAL_OF = 5
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
-_REMEDY = f"give an id of {DOCUMENT}'s folder, or the file"
+_REMEDY = "move its folder away"
 
 
 def folder_of(name: str) -> Path:
@@ -38,19 +38,17 @@ def document_of(acceptance: Acceptance) -> dict[str, Any]:
     return asdict(acceptance)
 
 
-def save(acceptance: Acceptance, folder: Path) -> Path:
+def save(acceptance: Acceptance, folder: Path) -> None:
     """Write the whole document, or leave the one before it, whatever happens in between."""
-    path = folder / DOCUMENT
-    text = json.dumps({"schema": SCHEMA, **document_of(acceptance)}, indent=1, default=str)
-    replace_file(path, text + "\n", sync=True)
-    return path
+    text = json.dumps({"schema": _SCHEMA, **document_of(acceptance)}, indent=1, default=str)
+    replace_file(folder / DOCUMENT, text + "\n", sync=True)
 
 
 def read(path: Path) -> Acceptance:
     """Return an acceptance from its document; UsageError where it holds none."""
     document = read_json(path, _REMEDY)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path} holds no acceptance: its schema is not {SCHEMA}", _REMEDY)
+    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+        raise UsageError(f"{path} holds no acceptance: its schema is not {_SCHEMA}", _REMEDY)
     fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
     try:
         return values_of(Acceptance, [fields])[0]
@@ -87,16 +85,11 @@ def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
 
 def _of_fleet(fleet: str) -> Iterator[Acceptance]:
     """Yield the fleet's acceptances, the latest first; a file that cannot be read is passed over."""
-    for path in _documents():
+    paths = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
+    for path in sorted((path for path in paths if _ID.fullmatch(path.parent.name)), reverse=True):
         try:
             one = read(path)
         except UsageError:
             continue
         if one.fleet == fleet:
             yield one
-
-
-def _documents() -> list[Path]:
-    """All, the latest first."""
-    paths = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
-    return sorted((path for path in paths if _ID.fullmatch(path.parent.name)), reverse=True)
