@@ -52,24 +52,16 @@ _PASSED_OVER = shutil.ignore_patterns("*.pyc.*", ".state", ".cache", ".venv")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One `## Add …` of the page: its new files by path, the changes of old ones as diffs, and its commands with the
-    lines that must be in their output.
-    """
+    """One `## Add …` of the page: its new files by path, and its commands with the lines of their output."""
 
     title: str
     files: dict[str, str] = field(default_factory=dict)
-    diffs: tuple[str, ...] = ()
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def tests(self) -> list[str]:
         """The test files among its files."""
         return [path for path in self.files if path.startswith("tests/") and Path(path).match("test_*.py")]
-
-    @property
-    def on_hosts(self) -> bool:
-        """Its test provisions hosts and takes all of it back."""
-        return any("pytest.mark.lab" in self.files[path] for path in self.tests)
 
 
 def sections(page: str) -> list[Section]:
@@ -82,18 +74,14 @@ def section_of(title: str, text: str) -> Section:
     """The files and commands in the fenced blocks of one section."""
     files: dict[str, str] = {}
     commands: list[tuple[str, tuple[str, ...]]] = []
-    diffs = []
     for language, body in _FENCE.findall(text):
-        first, _, rest = body.partition("\n")
+        first = body.partition("\n")[0]
         named = _PATH.match(first)
         if language == "console":
             commands += console(body)
-        elif language == "diff":
-            diffs.append(rest)
         elif named:
-            # to the letter: the line with the file's name is copied, too, where it is a comment
-            files[named[1]] = rest if named[1].endswith(".txt") else body
-    return Section(title, files, tuple(diffs), tuple(commands))
+            files[named[1]] = body
+    return Section(title, files, tuple(commands))
 
 
 def console(body: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -122,8 +110,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert not (root / path).exists(), f"{section.title}: {path} is there already"
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-        for diff in section.diffs:
-            subprocess.run(["git", "apply", "-"], cwd=root, input=diff, text=True, check=True)
     return root
 
 
@@ -147,14 +133,13 @@ def run(checkout: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[
 
 def test_the_page_has_what_it_promises() -> None:
     titles = {section.title for section in SECTIONS}
-    wanted = ("check", "fact", "parser", "probe", "role", "hardware profile", "stack profile", "tuning profile")
-    assert not [name for name in (*wanted, "fault", "option") if not any(t.endswith(f" {name}") for t in titles)]
+    assert titles == {"Add a probe", "Add a check", "Add a fact"}
 
 
 @pytest.fixture(scope="module")
 def tried(checkout: Path) -> str:
-    """What pytest says of the tests of all examples that need no hosts."""
-    paths = [path for section in SECTIONS if not section.on_hosts for path in section.tests]
+    """Run the tests of all examples and return the output of pytest."""
+    paths = [path for section in SECTIONS for path in section.tests]
     return examined(checkout, "-rfEp", *paths).stdout
 
 
@@ -168,17 +153,14 @@ def examined(checkout: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
 def test_an_example_works_as_it_stands(checkout: Path, tried: str, section: Section) -> None:
     assert section.tests, "each example has its test"
-    if not section.on_hosts:
-        assert_passed(tried, section.tests)
+    assert_passed(tried, section.tests)
     assert_shown(checkout, [each for each in section.commands if " -l " not in each[0]])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_examples_go_onto_hosts_and_come_off(checkout: Path, lab4: LabUnderTest) -> None:
+def test_examples_run_on_hosts(checkout: Path, lab4: LabUnderTest) -> None:
     for section in SECTIONS:
-        if section.on_hosts:
-            assert_passed(examined(checkout, "-rfEp", *section.tests).stdout, section.tests)
         commands = [each for each in section.commands if " -l " in each[0]]
         assert_shown(checkout, commands, NODECTL_INVENTORY=lab4.inventory)
 
