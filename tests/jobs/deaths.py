@@ -621,20 +621,6 @@ HANGS = [
     Case("one_rank_computes", "collective_timeout", "while True: pass", timeout_s=SHORT_S, words=("train.py:",)),
     Case("one_rank_is_stopped", "stopped", act=_signal("STOP"), timeout_s=SHORT_S, words=("stopped",)),
     Case(
-        "one_rank_waits_for_a_lock",
-        "collective_timeout",
-        "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
-        timeout_s=SHORT_S,
-        words=("train.py:",),
-    ),
-    Case(
-        "one_rank_reads_from_a_pipe",
-        "collective_timeout",
-        "ends = os.pipe(); os.read(ends[0], 1)",
-        timeout_s=SHORT_S,
-        words=("train.py:",),
-    ),
-    Case(
         "a_barrier_that_names_who_is_missing",
         "collective_timeout",
         "time.sleep(1000)",

@@ -1,4 +1,4 @@
-"""Twenty ways to hang and to die with nobody at the terminal: what `jobs why` says of them after their end.
+"""Ways to hang with nobody at the terminal, and what `jobs why` says of them after the end of the job.
 
 Torchrun over gloo on three hosts; the launching nodectl is killed as soon as its job has started. Jobs that do not
 disturb each other run together. `# here` marks the line that must be named.
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.deaths import _EAT, LAUNCHER, VENV, Case, Lab, _limit_memory, _power_off, group_of
+from tests.jobs.deaths import LAUNCHER, VENV, Case, Lab, _power_off
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -113,11 +113,6 @@ def _stop(lab: Lab, job_id: str) -> None:
     lab.signal(job_id, 1, "STOP")
 
 
-def _kill(lab: Lab, job_id: str) -> None:
-    time.sleep(5)
-    lab.signal(job_id, 1, "KILL")
-
-
 def _fill(lab: Lab, job_id: str) -> None:
     """Fill the disk of rank 1's host, which holds its job's folder and the black box's reserve."""
     lab.wait(lambda: "reserve" in lab.lab.ssh(lab.hosts[1], f"ls {_STATE}/{job_id}/black_box"), "no reserve")
@@ -186,27 +181,11 @@ HANGS = [
     Case("three_places", "time_limit", after=_THREE_PLACES, words=("for rank 1: it is at",)),
     Case("all_end_but_one", "time_limit", after=_GOOD_BUT_ONE, words=("rank 1: it is at",)),
 ]
-DEATHS = [
-    Case("killed", "killed_from_outside", after=_STEPS.replace("load()", "pass"), act=_kill, words=("SIGKILL",)),
-    Case("an_exception", "script_error", after=f"def load():\n    raise ValueError('bad shard')  # here\n{_STEPS}"),
-    Case("ends_without_a_word", "exit", after=f"def load():\n    os._exit(7)\n{_STEPS}", words=("exit status 7",)),
-    Case(
-        "a_crash",
-        "crash",
-        after=f"def load():\n    import ctypes; ctypes.string_at(0)  # here\n{_STEPS}",
-        words=("SIGSEGV",),
-    ),
-    Case(
-        "other_shapes",
-        "collective_mismatch",
-        after=_STEPS.replace("load()", "dist.all_reduce(torch.ones(9000))  # here"),
-    ),
+ENDS = [
+    *HANGS,
     Case("the_time_is_over", "time_limit", after=_STEPS.replace("load()", "pass"), blamed=None, words=("time limit",)),
 ]
-ALONE = [
-    Case("out_of_memory", "host_out_of_memory", _EAT, act=_limit_memory, words=("SIGKILL",)),
-    Case("a_host_gone", "host_lost", after=_STEPS.replace("load()", "pass"), act=_power_off, blamed=None),
-]
+_GONE = Case("a_host_gone", "host_lost", after=_STEPS.replace("load()", "pass"), act=_power_off, blamed=None)
 _FULL = [
     replace(case, name=f"{case.name}_on_a_full_disk", act=_fill, evidence=("is full",))
     for case in HANGS
@@ -229,11 +208,10 @@ _SPIED = [
     for case in HANGS
     if case.name in ("a_data_loaders_worker_hangs", "is_stopped", "computes_for_ever")
 ]
-_MANY = [*HANGS, *DEATHS]
 # jobs that run at one time
 GROUPS = [
-    *(_MANY[at : at + _TOGETHER] for at in range(0, len(_MANY), _TOGETHER)),
-    *([case] for case in ALONE),
+    *(ENDS[at : at + _TOGETHER] for at in range(0, len(ENDS), _TOGETHER)),
+    [_GONE],
     _FULL,
     *([case] for case in _SUPERVISOR),
     _SPIED,
@@ -314,9 +292,7 @@ class Table:
         for job_id in re.findall(r"^\d{8}-\S+", lab.run("jobs", "list").stdout, re.MULTILINE):
             lab.run("jobs", "stop", job_id)
         lab.run("jobs", "clean")
-        lab.lab.ssh(lab.hosts[1], f"rm -f /tmp/eat /usr/local/bin/py-spy; umount -l {_STATE} 2>/dev/null")
-        if group_of("memory").is_dir():
-            group_of("memory").rmdir()
+        lab.lab.ssh(lab.hosts[1], f"rm -f /usr/local/bin/py-spy; umount -l {_STATE} 2>/dev/null")
 
 
 @pytest.fixture(scope="module")

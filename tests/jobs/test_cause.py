@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from nodectl.common.private import NO_PROJECT
 from nodectl.jobs.calls import read
-from nodectl.jobs.cause import HostWords, compare, failures_of
+from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.remedies import Advice, advice, classes, remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import Evidence, judge
@@ -19,10 +16,6 @@ from nodectl.payload.jobs.rules import AMONG_RANKS, RULES, Rule, category_of, of
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.0.2]:9857."
 LATE = "RuntimeError: [/pytorch/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation"
-IN_COLLECTIVE = [
-    "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce",
-    "/job/code/train.py:9 step",
-]
 
 
 def failure(kind: str, time: float, rank: int, message: str = "", status: int = 1, **more: Any) -> dict[str, Any]:
@@ -31,14 +24,6 @@ def failure(kind: str, time: float, rank: int, message: str = "", status: int = 
 
 def host(place: int, *failures: dict[str, Any], **state: Any) -> HostWords:
     return HostWords(f"gpu0{place + 1}", place, {"failures": list(failures), **state})
-
-
-def test_clocks_are_compared_by_what_each_saw_of_the_other() -> None:
-    # the second host's clock leads by 5 s; ways take 0.1 s there and 0.3 s back
-    clocks = compare({0: {"1": 0.1 - 5.0}, 1: {"0": 0.3 + 5.0}})
-    lead, unsure = clocks.leads_s[1]
-    assert (round(lead, 3), round(unsure, 3)) == (5.1, 0.2)
-    assert round(clocks.correct(1, 105.1), 3) == 100.0
 
 
 def test_the_first_is_the_first_in_one_time_not_by_each_hosts_clock() -> None:
@@ -61,30 +46,8 @@ def test_two_causes_nearer_than_the_clocks_tell_are_both_named() -> None:
     assert not any("may have been first" in line for line in failures_of(sure, [])[0].evidence)
 
 
-def test_a_rank_that_left_with_0_is_named_and_no_innocent_host() -> None:
-    echo = failure("communication", 100.0, 0, GLOO)
-    left = host(1, ends=[{"rank": 1, "code": 0, "time": 101.0}])
-    first = failures_of([host(0, echo), left, host(2, failure("communication", 100.1, 2, GLOO))], [])[0]
-    assert (first.kind, first.host, first.rank, first.category) == ("left", "gpu02", 1, "left_early")
-    assert "2 other ranks waited" in first.message
-    killed = failure("signal", 99.0, 2, "killed by signal 9 (SIGKILL)", 137)
-    assert failures_of([host(0, echo), left, host(2, killed)], [])[0].kind == "signal"
-
-
 def living(rank: int, *stack: str, state: str = "S") -> dict[str, Any]:
     return {"rank": rank, "state": state, "stack": list(stack)}
-
-
-def test_the_rank_that_did_not_come_is_named_with_its_place() -> None:
-    late = failure("communication", 100.0, 0, LATE, traceback="of 0") | {"class": "collective_timeout"}
-    elsewhere = host(1, living=[living(1, "/job/code/data.py:33 load", "/job/code/train.py:8 step")])
-    first = failures_of([host(0, late), elsewhere, host(2, living=[living(2, *IN_COLLECTIVE)])], [])[0]
-    assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
-    assert "/job/code/data.py:33 load" in first.message
-    assert first.traceback == ""
-    stopped = host(1, living=[living(1, state="T")])
-    first = failures_of([host(0, late), stopped], [])[0]
-    assert (first.rank, first.category) == (1, "stopped")
 
 
 def test_a_rank_whose_collective_broke_and_that_was_seen_leaving_did_not_stay_away() -> None:
@@ -98,6 +61,56 @@ def test_a_rank_whose_collective_broke_and_that_was_seen_leaving_did_not_stay_aw
     assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
 
 
+PAIR, ALL = [0, 1], [0, 1, 2]
+
+
+def waited(rank: int, message: str = LATE, category: str = "collective_timeout", **groups: Any) -> dict[str, Any]:
+    records = {name[1:]: group for name, group in groups.items()}
+    return failure("communication", 100.0 + rank, rank, message, flight=records) | {"class": category}
+
+
+def called(
+    number: int, members: list[int], name: str = "gloo:all_reduce", size: int = 4, **more: Any
+) -> dict[str, Any]:
+    call = {"collective": name, "number": number, "sizes": f"[[{size}]]", "types": "Float"}
+    return {**call, "members": members, "pending": call, **more}
+
+
+IN_ALL_REDUCE = "/v/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce"
+NO_PEER = "torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /default_pg/0//cpu//0/2"
+BROADCAST = called(6, ALL, "gloo:broadcast")
+GONE_ON = called(7, ALL, recent=[{**BROADCAST["pending"]}])
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "category", "says"),
+    [
+        ([host(0, waited(0, GLOO)), host(1, ends=[{"rank": 1, "code": 0, "time": 101.0}])], 1, "left_early", "waited"),
+        ([host(0, waited(0)), host(1, living=[living(1, "/job/code/data.py:33 load")]),
+          host(2, living=[living(2, IN_ALL_REDUCE)])], 1, "collective_timeout", "/job/code/data.py:33 load"),
+        ([host(0, waited(0)), host(1, living=[living(1, state="T")])], 1, "stopped", ""),
+        ([host(rank, waited(rank, g0=called(6 if rank == 1 else 7, ALL))) for rank in ALL],
+         1, "collective_timeout", "came to gloo:all_reduce number 6 only"),
+        ([host(rank, waited(rank, g0=called(3, ALL, size=12 if rank == 1 else 8))) for rank in ALL],
+         1, "collective_mismatch", "[[12]]"),
+        ([host(0, waited(0, g1=called(1, PAIR))), host(1, waited(1, g2=called(1, PAIR)))],
+         None, "collective_mismatch", "ranks 0, 1 wait for each other"),
+        ([host(rank, waited(rank, g0=GONE_ON if rank == 1 else BROADCAST)) for rank in ALL],
+         None, "collective_timeout", "gloo:broadcast number 6, to which all ranks"),
+        ([*(host(rank, waited(rank, NO_PEER, "rendezvous")) for rank in PAIR),
+          host(2, ends=[{"rank": 2, "code": 143}])], 2, "rendezvous", "did not come to the store"),
+    ],
+    ids=["left", "elsewhere", "stopped", "behind", "sizes", "two groups", "another root", "store"],
+)  # fmt: skip
+def test_the_rank_for_which_the_others_waited_is_named(
+    words: list[HostWords], rank: int | None, category: str, says: str
+) -> None:
+    """`test_deaths.py` makes each for real."""
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category) == (rank, category)
+    assert says in first.message and first.remedy
+
+
 @pytest.mark.parametrize(("later_s", "rank"), [(0.3, 1), (60.0, 2)])
 def test_an_abort_by_a_time_out_comes_before_the_connections_that_it_broke(later_s: float, rank: int) -> None:
     aborted = failure("communication", 100.0 + later_s, 1, LATE, 134) | {"class": "collective_timeout"}
@@ -105,111 +118,9 @@ def test_an_abort_by_a_time_out_comes_before_the_connections_that_it_broke(later
     assert first.rank == rank
 
 
-def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
-    def timed_out(rank: int, number: int) -> dict[str, Any]:
-        call = {"collective": "gloo:all_reduce", "number": number, "sizes": "[[4]]"}
-        return failure("communication", 100.0 + rank, rank, LATE, flight={"0": call}) | {"class": "collective_timeout"}
-
-    words = [host(place, timed_out(place, 6 if place == 1 else 7)) for place in range(3)]
-    first = failures_of(words, [])[0]
-    assert first.rank == 1
-    assert "came to gloo:all_reduce number 6 only, where others wait in gloo:all_reduce number 7" in first.message
-
-
-def called(number: int, *, members: list[int], sizes: str = "[[4]]", pending: bool = True) -> dict[str, Any]:
-    call = {"collective": "gloo:all_reduce", "number": number, "sizes": sizes, "types": "Float"}
-    return {**call, "members": members, **({"pending": call} if pending else {})}
-
-
-def waited(rank: int, **groups: Any) -> dict[str, Any]:
-    records = {name[1:]: group for name, group in groups.items()}
-    return failure("communication", 100.0 + rank, rank, LATE, flight=records) | {"class": "collective_timeout"}
-
-
-ALL, PAIR = [0, 1, 2], [0, 1]
-
-
-def test_ranks_that_wait_for_each_other_in_two_groups_are_named_and_none_is_blamed() -> None:
-    done = called(1, members=ALL, pending=False)
-    words = [
-        host(0, waited(0, g0=done, g1=called(1, members=PAIR))),
-        host(1, waited(1, g0=done, g2=called(1, members=PAIR))),
-        host(2, waited(2, g0=called(2, members=ALL))),
-    ]
-    first = failures_of(words, [])[0]
-    assert (first.rank, first.category, first.traceback) == (None, "collective_mismatch", "")
-    assert first.message.startswith("ranks 0, 1 wait for each other") and "is not known" in first.message
-    assert "in group 1, where it waits for rank 1" in first.message
-    assert (
-        "rank 2 came to gloo:all_reduce number 2 of sizes [[4]] of type Float, where it waits for rank 0, 1"
-        in "\n".join(first.evidence)
-    )
-    assert "branches" in first.remedy
-
-
-# as torch 2.10 left it where one rank broadcast from another root: 0 and 2 came to broadcast 6, and 1 went on from it
-BROADCAST = {**called(6, members=ALL)["pending"], "collective": "gloo:broadcast"}
-IN_BROADCAST = {**BROADCAST, "members": ALL, "pending": BROADCAST}
-
-
-def test_of_a_call_to_which_all_came_and_that_did_not_end_no_rank_is_blamed() -> None:
-    gone_on = {**called(7, members=ALL), "recent": [BROADCAST]}
-    words = [host(rank, waited(rank, g0=gone_on if rank == 1 else IN_BROADCAST)) for rank in ALL]
-    first = failures_of(words, [])[0]
-    assert (first.rank, first.category, first.traceback) == (None, "collective_timeout", "")
-    assert first.message.startswith("rank 0, 2 did not go on from gloo:broadcast number 6, to which all ranks")
-    assert "root (src, dst)" in first.message and "which rank is at fault is not known" in first.message
-    assert "all_reduce 6" not in first.message and "named rank" not in first.remedy
-    alone = failures_of([host(rank, waited(rank, g0=called(3, members=PAIR))) for rank in PAIR], [])[0]
-    assert alone.rank is None and "root" not in alone.message
-
-
-# as torch 2.10 says it of ranks of which one looks for the store at another port
-CLIENTS = "torch.distributed.DistStoreError: Timed out after 9 seconds waiting for clients. 2/3 clients joined."
-ASKS = "DistNetworkError: The client socket has timed out after 8000ms while trying to connect to (127.0.0.1, 29999)."
-MEETS = ["/v/site-packages/torch/distributed/rendezvous.py:189 _create_c10d_store", "/job/code/train.py:5 <module>"]
-
-
-def unmet(rank: int, message: str) -> dict[str, Any]:
-    return failure("communication", 100.0 + rank, rank, message, traceback=f"of {rank}") | {"class": "rendezvous"}
-
-
-def keys(of: int) -> str:
-    return f"torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /default_pg/0//cpu//0/{of}"
-
-
-@pytest.mark.parametrize(
-    ("messages", "living_two", "says"),
-    [
-        ([keys(2), keys(2)], None, "did not come to the store"),
-        ([keys(2), keys(2)], MEETS, "it is at /job/code/train.py:5"),
-        ([CLIENTS, keys(0)], MEETS, "did not come to the store"),
-        ([CLIENTS, keys(0), ASKS], None, "trying to connect to (127.0.0.1, 29999)"),
-    ],
-)
-def test_who_looked_for_the_store_elsewhere_is_named(messages: list[str], living_two: Any, says: str) -> None:
-    words = [host(rank, unmet(rank, message)) for rank, message in enumerate(messages)]
-    if len(messages) == 2:
-        words.append(host(2, living=[living(2, *living_two)] if living_two else [], ends=[{"rank": 2, "code": 143}]))
-    first = failures_of(words, [])[0]
-    assert (first.host, first.rank, first.category) == ("gpu03", 2, "rendezvous")
-    assert says in first.message and "MASTER_PORT" in first.remedy
-    assert first.traceback == ("of 2" if len(messages) == 3 else "")
-
-
-def test_sizes_that_do_not_fit_are_told_where_the_ranks_timed_out() -> None:
-    small, large = called(3, members=ALL, sizes="[[8]]"), called(3, members=ALL, sizes="[[12]]")
-    words = [host(rank, waited(rank, g0=large if rank == 1 else small)) for rank in ALL]
-    first = failures_of(words, [])[0]
-    assert (first.rank, first.category) == (1, "collective_mismatch")
-    assert "[[12]]" in first.message and "2 other ranks" in first.message and "raise" not in first.remedy
-    pair = failures_of(words[:2], [])[0]
-    assert pair.category == "collective_mismatch" and "[[12]]" in pair.message and "[[8]]" in pair.message
-
-
 def test_calls_of_different_groups_are_not_compared() -> None:
-    rows = {0: {"1": called(5, members=[0, 2])}, 1: {"2": called(2, members=[1, 3], sizes="[[9]]")}}
-    rows |= {2: {"1": called(5, members=[0, 2])}, 3: {"2": called(2, members=[1, 3], sizes="[[9]]")}}
+    even, odd = {"1": called(5, [0, 2])}, {"2": called(2, [1, 3], size=9)}
+    rows = {0: even, 1: odd, 2: even, 3: odd}
     known = read(rows)
     assert (known.unlike(), known.circle, known.behind) == ((), (), ())
 
@@ -223,23 +134,10 @@ def test_calls_of_different_groups_are_not_compared() -> None:
     ],
 )
 def test_sizes_are_compared_where_ranks_must_hand_over_as_much(name: str, is_compared: bool) -> None:
-    rows = {rank: {"0": {**called(3, members=PAIR, sizes=f"[[{8 + rank}]]"), "collective": name}} for rank in PAIR}
+    rows = {rank: {"0": {**called(3, PAIR, name, 8 + rank)}} for rank in PAIR}
     for row in rows.values():
         del row["0"]["pending"]
     assert bool(read(rows).unlike()) is is_compared
-
-
-def test_of_different_calls_the_odd_one_is_named() -> None:
-    def mismatch(rank: int, sizes: str, types: str = "Float") -> dict[str, Any]:
-        call = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes, "types": types}
-        found = failure("exception", 100.0 + rank, rank, "RuntimeError: op.preamble.length <= op.nbytes. 8 vs 4")
-        return found | {"class": "collective_mismatch", "flight": {"0": call}}
-
-    words = [host(place, mismatch(place, "[[9000]]" if place == 2 else "[[4]]")) for place in range(3)]
-    assert failures_of(words, [])[0].rank == 2
-    words = [host(place, mismatch(place, "[[4]]", "Double" if place == 1 else "Float")) for place in range(3)]
-    first = failures_of(words, [])[0]
-    assert first.rank == 1 and "of sizes [[4]] of type Double; 2 other ranks" in first.message
 
 
 # as faulthandler of Python 3.11 wrote it, of a thread of torch that was left when a script had ended
@@ -326,10 +224,6 @@ def test_each_special_advice_is_given_for_its_example_alone(row: Advice) -> None
     assert remedy and remedy != plain and "{" not in remedy.replace("{stack: {packages: {", "")
 
 
-def test_one_row_knows_what_is_said_of_a_home() -> None:
-    assert sum(NO_PROJECT in row.sign and NO_PROJECT in row.example for row in advice()) == 1
-
-
 @pytest.mark.parametrize(
     ("full", "category"),
     [(["/dev/shm"], "shared_memory_full"), (["/ckpt", "/dev/shm"], "disk_full"), ([], "disk_full")],
@@ -371,19 +265,6 @@ def test_the_strongest_evidence_decides(known: Evidence, kind: str, category: st
     assert says in verdict.message
 
 
-FATAL = """Fatal Python error: Segmentation fault
-
-Thread 0x00007f01 (most recent call first):
-  File "/usr/lib/python3.11/threading.py", line 324 in wait
-
-Current thread 0x00007f02 (most recent call first):
-  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
-  File "/home/me/train.py", line 8 in step
-  File "/home/me/train.py", line 20 in <module>
-
-Extension modules: numpy.core (total: 1)"""
-
-
 def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it() -> None:
     """As transformers says it: a module of its own could not be imported."""
     trainer = link("ModuleNotFoundError", "Could not import module 'Trainer'. Are its requirements defined?")
@@ -392,12 +273,6 @@ def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it()
     assert told.category == "version_mismatch"
     failure = Failure("gpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
     assert "{packages: {torchvision: null}}" in remedy_of(failure)
-
-
-def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:
-    verdict = judge(Evidence(code=-11, stack=FATAL))
-    assert "at /home/me/train.py:8 in step" in verdict.evidence
-    assert verdict.traceback == FATAL
 
 
 @pytest.mark.parametrize(
@@ -422,31 +297,6 @@ def test_the_last_words_of_who_left_no_exception_are_told(code: int) -> None:
     assert "its last words: cannot find the shards under /data (log text only)" in judge(
         Evidence(code=code, log=log, watched=True)).evidence  # fmt: skip
     assert not any("shards" in line for line in judge(Evidence(code=code, log=log, shared=True)).evidence)
-
-
-IN_A_THREAD = "import threading; thread = threading.Thread(target=load, name='loader'); thread.start(); thread.join()\n"
-CHAINED = "def load():\n    try: {}['a']\n    except KeyError as error: raise OSError('no shard') from error\n"
-TASK = "import asyncio\nasync def main():\n    async def work(): load()\n    asyncio.ensure_future(work())\n"
-
-
-@pytest.mark.parametrize(
-    ("script", "whose"),
-    [
-        (IN_A_THREAD, "an uncaught exception of its thread loader"),
-        (TASK + "    await asyncio.sleep(0)\nasyncio.run(main())\n", "an exception of asyncio's Task"),
-    ],
-)
-def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: str, whose: str) -> None:
-    argv = [sys.executable, "-c", f"{CHAINED}{script}raise SystemExit(1)"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    for log in (done.stderr, "".join(f"[rank1]: {line}\n" for line in done.stderr.splitlines())):
-        for watched in (True, False):
-            verdict = judge(Evidence(code=1, log=log, watched=watched, left=watched))
-            assert (verdict.kind, verdict.message) == ("exit", "exit status 1")
-            (line,) = [line for line in verdict.evidence if "its log holds" in line]
-            assert line.startswith(f"its log holds {whose}") and line.endswith(": OSError: no shard (log text only)")
-            assert "handled" not in line
 
 
 def test_a_time_limit_is_told_once_and_secrets_of_an_exception_are_starred() -> None:

@@ -74,6 +74,7 @@ def test_the_rank_that_others_wait_for_is_named_with_its_place() -> None:
         ([rank(0, IN_ALL_REDUCE, moved=True), rank(1, IN_ALL_REDUCE)], "and move", ()),
         ([rank(0, LOADS), rank(1, LOADS)], "no rank waits in a collective", ()),
         ([rank(0, []), rank(1, [])], "is not known", ()),
+        ([rank(0, IN_ALL_REDUCE), {**rank(1, []), "call": "read() of /d/x"}], "not known, in read() of /d/x", (1,)),
         ([], "no rank was found", ()),
     ],
 )
@@ -89,73 +90,6 @@ def test_ranks_that_wait_at_different_places_are_perhaps_in_different_groups() -
     assert "perhaps for rank 2" in apart.verdict and "different process groups" in apart.verdict
     both = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), rank(1, elsewhere))}, {})
     assert "perhaps they never meet" in both.verdict and "network" not in both.verdict
-
-
-def test_ranks_at_three_places_are_each_told_with_their_line() -> None:
-    saves, reads = ["/c/train.py:50 save"], ["/c/train.py:60 read"]
-    away = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), rank(1, saves), rank(2, reads), rank(3, reads))}, {})
-    assert "rank 1: it is at /c/train.py:50 save; rank 2, 3: it is at /c/train.py:60 read" in away.verdict
-    assert away.missing == (1, 2, 3)
-    inside = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), rank(1, IN_BARRIER), rank(2, IN_RECV))}, {})
-    assert all(place in inside.verdict for place in ("train.py:9 ", "train.py:12 ", "train.py:5 ")), inside.verdict
-    assert inside.missing == (0, 1, 2), "none is the odd one"
-
-
-def test_a_rank_that_answers_nothing_while_the_others_wait_is_named_with_its_call() -> None:
-    mute = {**rank(1, []), "call": "read() of /data/x"}
-    look = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), mute)}, {})
-    assert look.missing == (1,) and "what it does is not known, in read() of /data/x" in look.verdict
-
-
-def test_who_alone_did_not_end_is_named() -> None:
-    assert judge({"gpu01": told(rank(1, LOADS))}, {}).missing == ()
-    assert "rank 0, 2 ended" in judge({"gpu01": told(rank(1, LOADS), ended=[2, 0])}, {}).verdict
-    assert judge({"gpu01": told(rank(1, LOADS))}, {}, empty=True).missing == (1,)
-
-
-UTILS = "/venv/lib/python3.11/site-packages/torch/utils/data"
-IN_LOADER = [f"{UTILS}/dataloader.py:1291 _try_get_data", "/c/train.py:8 step"]
-BUSY = ["/c/data.py:4 __getitem__", f"{UTILS}/_utils/fetch.py:54 fetch", f"{UTILS}/_utils/worker.py:349 _worker_loop"]
-IDLE = ["/lib/python3.11/multiprocessing/queues.py:113 get", f"{UTILS}/_utils/worker.py:328 _worker_loop"]
-
-
-@pytest.mark.parametrize(
-    ("stack", "helpers", "says"),
-    [
-        (
-            IN_LOADER,
-            [(7, "S", "poll()", IDLE), (8, "S", "read() of /data/x", BUSY)],
-            "worker 8 (python train.py): it",
-        ),
-        (IN_LOADER, [(7, "S", "poll()", []), (8, "S", "read() of /data/x", [])], "worker 8"),
-        (IN_LOADER, [(7, "R", "", []), (8, "S", "read() of pipe:[7]", [])], "worker 7"),
-        (
-            IN_LOADER,
-            [(7, "S", "openat() of /data/x", []), (8, "T", "", [])],
-            "py): it is stopped",
-        ),
-        (IN_LOADER, [(7, "S", "poll()", []), (8, "S", "futex()", [])], "of which 2 live"),
-        (["/lib/python3.11/subprocess.py:1 wait", "/c/train.py:8 step"], [(7, "S", "", [])], "child process"),
-    ],
-)
-def test_the_child_for_which_a_rank_waits_is_named(stack: list[str], helpers: Any, says: str) -> None:
-    rows = [
-        {"pid": pid, "state": state, "command": "python train.py", "call": call, "stack": frames}
-        for pid, state, call, frames in helpers
-    ]
-    waits = {**rank(1, stack), "call": "poll()", "helpers": rows}
-    verdict = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), waits)}, {}).verdict
-    assert says in verdict, verdict
-    elsewhere = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), {**waits, "stack": LOADS})}, {}).verdict
-    assert "worker" not in elsewhere and "child" not in elsewhere
-
-
-def test_the_store_that_does_not_answer_is_named_with_who_listens_there() -> None:
-    meets = [f"{TORCH}/rendezvous.py:186 _create_c10d_store", f"{TORCH}/distributed_c10d.py:1 init_process_group"]
-    rows = [{**rank(number, [*meets, "/c/train.py:3 <module>"]), "store": ["10.1.0.1:29500"]} for number in (0, 1)]
-    here = told(*rows, listeners=["TCP port 29500 of this host is process 7's: nc -lk 29500"])
-    verdict = judge({"gpu01": here}, {}).verdict
-    assert "rank 0, 1 asked for the store at 10.1.0.1:29500, and no answer has come (gpu01: TCP port 29500" in verdict
 
 
 def test_what_nccl_torch_and_counters_tell_stands_beside_it() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,30 +136,6 @@ def test_a_hanging_job_is_taken_by_itself_on_all_hosts_and_survives_its_end(flee
     assert any("no step after 4 for 2" in why for why in said), said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
-def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
-    place = fleet.root / "host0"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(place)], check=True)
-    try:
-        job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
-        fleet.wait_up(job_id, "up", 2)
-        folder = fleet.state(0) / "jobs" / job_id / "black_box"
-        fleet.wait((folder / "reserve").exists)
-        with (place / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-            while True:
-                file.write(b"x" * 65536)
-        done = fleet.ctl(0, job_id, "1", "suspicion", stdin=b"a test", program="jobs.black_box")
-        assert done.returncode == 0, done.stderr
-        (row,) = takings(fleet, 0, job_id)
-        assert (row["why"], [item["rank"] for item in row["ranks"]]) == ("a test", [0, 1])  # type: ignore[attr-defined]
-        assert str(folder.parent) in row["host"]["full"]  # type: ignore[index]
-        assert [path for path in folder.glob("*.jsonl") if path.stat().st_size] == []
-        fleet.close()
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_why_stands_in_no_command_line_whatever_an_exception_quotes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,23 +144,3 @@ def test_why_stands_in_no_command_line_whatever_an_exception_quotes(
     pid = black_box.start(JobFolder("20260101-000000-0001"), 1, "end", said)
     assert b"s3cret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     os.waitpid(pid, 0)
-
-
-def test_who_kills_the_taking_in_the_middle_leaves_what_it_had(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
-    fleet.wait_up(job_id, "up", 2)
-    env = {**os.environ, "XDG_STATE_HOME": str(fleet.root / "host0")}
-    argv = [fleet.python, "-S", str(fleet.run), "jobs.black_box", job_id, "1", "suspicion"]
-    taking = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
-    folder = fleet.state(0) / "jobs" / job_id / "black_box"
-    fleet.wait(lambda: any(b'"ranks"' in path.read_bytes() for path in folder.glob("*.jsonl")), 30)
-    taking.send_signal(signal.SIGKILL)
-    taking.wait()
-    (path,) = folder.glob("*.jsonl")
-    with path.open("ab") as file:
-        file.write(b'{"at": 1, "attempt"')  # a line that a killed writer left
-    (row,) = takings(fleet, 0, job_id)
-    assert [item["rank"] for item in row["ranks"]] == [0, 1]  # type: ignore[attr-defined]
-    assert "network" not in json.loads(path.read_bytes().splitlines()[-2]), "the taking was whole before the kill"
-    shutil.rmtree(folder)
-    assert takings(fleet, 0, job_id) == []

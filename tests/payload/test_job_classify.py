@@ -44,13 +44,6 @@ def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:
     assert judge(Evidence(code=code, log=stderr, after_another=after_another)).kind == kind
 
 
-def test_a_cause_comes_before_an_earlier_echo() -> None:
-    echo = {"kind": "communication", "time": 1.0}
-    cause = {"kind": "signal", "time": 1.2}
-    assert first([echo, cause]) is cause
-    assert first([]) is None
-
-
 def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
     assert torchrun_exit(TORCHRUN, 1) == -9
     assert torchrun_exit(TORCHRUN, 0) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodectl.payload.jobs.failures import first
-from tests.payload.fleet import Fleet, processes_of
+from tests.payload.fleet import Fleet
 
 SLEEP = "import os, time\nprint('up', flush=True)\ndef load():\n    time.sleep(1000)\n"
 
@@ -49,32 +47,3 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     stacks = {rank["rank"]: rank["stack"] for state in states[:2] for rank in state["living"]}
     assert {number: stack[0].rpartition(" ")[2] for number, stack in stacks.items()} == dict.fromkeys(range(4), "load")
     assert set(states[0]["ways"]) == {"1", "2"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("soft", "number"), [(1, signal.SIGKILL), pytest.param(0, signal.SIGXCPU, marks=pytest.mark.slow)]
-)
-def test_a_rank_that_uses_up_its_cpu_time_is_no_victim_of_a_stranger(fleet: Fleet, soft: int, number: int) -> None:
-    text = fleet.launcher.read_text()
-    fleet.launcher.write_text(text.replace("time.sleep(0.1)", "time.sleep(2)"))  # it leaves the dead lying for so long
-    burns = f"import resource\nresource.setrlimit(resource.RLIMIT_CPU, ({soft}, 1))\nwhile True: pass\n"
-    cause, _ = ended(fleet, fleet.launch(f"{SLEEP}if os.environ['RANK'] == '2':\n    exec({burns!r})\nload()\n"))
-    assert (cause["rank"], cause["class"], cause["exit_status"]) == (2, "limits", 128 + number)
-    assert "CPU time" in cause["message"]
-    assert not any("memory killer" in line for line in cause["evidence"])
-
-
-def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP + "load()\n")
-    fleet.wait_up(job_id, "up", 2)
-    [launcher] = [
-        pid
-        for pid in processes_of(job_id)
-        if f"--node-rank\0{1}\0" in (words := Path(f"/proc/{pid}/cmdline").read_text()) and str(fleet.launcher) in words
-    ]
-    os.kill(launcher, signal.SIGKILL)
-    cause, states = ended(fleet, job_id)
-    assert (cause["kind"], cause["class"], cause["rank"]) == ("launcher", "launcher_killed", None)
-    assert "SIGKILL" in cause["message"]
-    assert cause in states[1]["failures"]

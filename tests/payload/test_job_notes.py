@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import time
@@ -15,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs import flight, kernel, listeners, living, notes
-from nodectl.payload.jobs.classify import Evidence, judge
+from nodectl.payload.jobs import flight, kernel, notes
 from nodectl.payload.jobs.evidence import HostAtStart, Output, describe
-from nodectl.payload.jobs.ranks import Death, Rank
+from nodectl.payload.jobs.ranks import Death
 
 HOOK = Path(notes.hook_folder())
 RAISES = (
@@ -108,23 +106,6 @@ def test_what_is_handled_or_another_process_has_is_no_note(run: Any, tmp_path: P
     assert notes.read_error(str(tmp_path), 3) is None
 
 
-NO_FILES = """
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-kept = []
-while True:
-    kept.append(open('/dev/null'))
-"""
-
-
-@pytest.mark.parametrize("limit", [80, 1024])
-def test_a_rank_that_has_used_up_its_files_is_written_about(run: Any, tmp_path: Path, limit: int) -> None:
-    run(NO_FILES.format(limit=limit)).communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    assert note is not None
-    assert (note["chain"][0]["type"], note["chain"][0]["errno"]) == ("OSError", 24)
-
-
 def test_the_script_sees_its_environment_as_it_was_and_the_sitecustomize_that_was_hidden(
     run: Any, tmp_path: Path
 ) -> None:
@@ -138,19 +119,6 @@ def test_the_script_sees_its_environment_as_it_was_and_the_sitecustomize_that_wa
     assert alone.split()[0] == "None"
     more, said = run(script, PYTHONPATH=f"{HOOK}:{tmp_path / 'site'}").communicate(timeout=60)
     assert (more.strip(), said) == (f"{tmp_path / 'site'} seen False", "")
-
-
-def test_a_living_rank_writes_its_stack_and_goes_on(run: Any, tmp_path: Path) -> None:
-    process = run("import time\ndef load():\n    print('up', flush=True)\n    time.sleep(600)\nload()")
-    assert process.stdout is not None
-    process.stdout.readline()
-    rank = Rank(process.pid, 0, 3, 1, -1)
-    [seen] = living.look(str(tmp_path), [rank])
-    assert seen["state"] == "S"
-    assert seen["stack"][0].endswith(" load")
-    assert process.poll() is None
-    handle = notes.watch_of(str(tmp_path), 3)["handle"]
-    assert Path(f"/proc/{process.pid}/fd/{handle}").samefile(tmp_path / "notes" / "3.stacks")
 
 
 KERNEL_LOG = """\
@@ -210,57 +178,6 @@ def test_dumps_of_the_flight_recorder_are_read_and_run_nothing(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "spoils",
-    [
-        "os.mkdir(os.environ['NODECTL_JOB_DIR'] + '/notes/3.error.json')",
-        "os.setgid(65534); os.setuid(65534)",
-        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
-    ],
-)
-def test_an_exception_whose_file_cannot_be_written_is_told_by_another_way(
-    run: Any, tmp_path: Path, spoils: str
-) -> None:
-    if "setuid" in spoils and os.geteuid() != 0:
-        pytest.skip("only root can become another login")
-    process = run(f"import os\n{spoils}\nraise ValueError('bad shard')")
-    _, said = process.communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    verdict = judge(Evidence(code=process.returncode, note=note, watched=True, log=said))
-    assert (verdict.category, verdict.message) == ("script_error", "ValueError: bad shard")
-    assert "its own error file: an uncaught exception" in verdict.evidence
-
-
-def test_an_end_without_an_exception_is_told_and_silence_is_none(run: Any, tmp_path: Path) -> None:
-    handled = "import traceback, os, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\n"
-    for ends, kind in (("sys.exit(1)", "exit"), ("sys.stderr.flush(); os._exit(1)", "exception")):
-        process = run(handled + ends)
-        _, said = process.communicate(timeout=60)
-        left = notes.has_left(str(tmp_path), 3)
-        verdict = judge(Evidence(code=process.returncode, watched=True, left=left, log=said))
-        assert verdict.kind == kind
-        assert any("perhaps" in line for line in verdict.evidence) is (kind == "exception")
-        assert notes.crash(str(tmp_path), 3) == ""
-
-
-@pytest.mark.parametrize(
-    ("call", "says", "perhaps"),
-    [
-        ("rank=3, world_size=5", "rank=3 and world_size=5, and was started as rank 3 of 4", False),
-        ("rank=0, world_size=4", "rank=0 and world_size=4, and was started as rank 3 of 4", True),
-        ("rank=3, world_size=4", "", False),
-    ],
-)
-def test_a_rank_that_joined_as_another_is_told_so(
-    run: Any, tmp_path: Path, call: str, says: str, perhaps: bool
-) -> None:
-    script = f"def init_process_group(rank, world_size):\n    raise RuntimeError('timeout')\ninit_process_group({call})"
-    run(script, WORLD_SIZE="4").communicate(timeout=60)
-    verdict = judge(Evidence(code=1, note=notes.read_error(str(tmp_path), 3)))
-    assert (says in verdict.message, "perhaps" in verdict.message) == (True, perhaps)
-    assert verdict.category == ("bad_argument" if says else "script_error")
-
-
-@pytest.mark.parametrize(
     ("in_group", "before", "now", "category", "said"),
     [
         ("1", 4, 5, "host_out_of_memory", "oom_kill went from 0 to 1"),
@@ -285,35 +202,3 @@ def test_a_count_of_the_whole_machine_ties_nothing_to_a_rank(
     assert any(said in line for line in failure["evidence"])
     assert ("memory killer ended it" in failure["message"]) is (in_group == "1")
     assert ("perhaps" in failure["message"]) is (category == "host_out_of_memory" and not in_group)
-
-
-def test_who_listens_on_a_port_is_told_of_a_failure_that_names_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        failure = {"class": "rendezvous", "message": f"timed out while trying to connect to (10.1.0.1, {port})"}
-        listeners.explain(failure)
-        assert failure["evidence"][0].startswith(f"TCP port {port} of this host is process {os.getpid()}'s: ")
-        with socket.create_connection(("127.0.0.1", port)):
-            assert f"127.0.0.1:{port}" in listeners.connected(os.getpid())
-    other = {"class": "script_error", "message": f"port: {port}"}
-    listeners.explain(other)
-    assert "evidence" not in other
-
-
-def test_stacks_have_room_on_a_disk_that_is_full(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting takes root")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)], check=True)
-    try:
-        (tmp_path / "notes").mkdir()
-        kept = tmp_path / "notes" / "0.stacks"
-        with kept.open("ab", 0) as stacks:
-            stacks.write(b"first\n")
-            notes.hold_room(str(tmp_path))
-            with (tmp_path / "fill").open("wb", 0) as file, pytest.raises(OSError, match="No space"):
-                while True:
-                    file.write(b"x" * 4096)
-            assert stacks.write(b"y" * 100_000) == 100_000
-        assert kept.stat().st_size == 100_006
-    finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
