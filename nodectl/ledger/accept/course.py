@@ -1,4 +1,4 @@
-"""The course of an acceptance: a host that fails a step leaves; the burn-in under load, and a launch's short gate."""
+"""The course of an acceptance: a host that fails a step leaves; the burn-in under load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nodectl import __version__
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.process import slept_s
@@ -19,8 +18,8 @@ from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 from nodectl.ledger.accept.judge import COUNTS, leaving, verdicts
-from nodectl.ledger.accept.means import Means, look
-from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, make_plan, step_kind
+from nodectl.ledger.accept.means import Means
+from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -229,7 +228,6 @@ class Course:
 
     def run(self) -> Acceptance:
         """All steps that wait, and the verdicts."""
-        self._left = {host.host: host.left_after for host in self.acceptance.hosts if host.left_after}
         waiting = [step for step in self.acceptance.steps if step.state is StepState.WAITING]
         ends_at = time.monotonic() + sum(step.planned_s for step in waiting) if self.limited else None
         for number, step in enumerate(waiting):
@@ -357,16 +355,3 @@ class Course:
 
 def _is_cut(finding: Finding) -> bool:
     return finding.status is Status.UNKNOWN
-
-
-# a busy machine is no fault; who waits for a job does not wait for ever
-_PATIENCE = 3.0
-
-
-def tried(transport: Watched, hosts: Sequence[Host], look_at: LookAt, note: Note, forks: int) -> Acceptance:
-    """Return the hosts' verdicts, of which nothing is kept; a step that takes several times its plan is unknown."""
-    means = look(transport, hosts, forks)
-    steps = [replace(step, planned_s=_PATIENCE * step.planned_s) for step in make_plan(means, Level.GATE, None, {})]
-    around = Surroundings({host.name: host for host in hosts}, means, transport, look_at, note, forks)
-    begun = Acceptance("", str(Level.GATE), "", time.time(), None, "", __version__, tuple(steps))
-    return Course(around, begun, lambda _: None, limited=True).run()

@@ -13,15 +13,13 @@ from nodectl.errors import UsageError
 from nodectl.ledger.accept.means import Crowd, Means, crowd_of
 from nodectl.model.acceptance import Step, StepState
 from nodectl.probes.base import Amount, Need
-from nodectl.probes.options import Sizes
 from nodectl.probes.registry import declarations
 from nodectl.probes.rounds import rounds_for
 
 
 class Level(StrEnum):
-    """How much is tried; `gate` is what a launch asks for before a job."""
+    """How much is tried."""
 
-    GATE = "gate"
     QUICK = "quick"
     STANDARD = "standard"
     BURN_IN = "burn-in"
@@ -53,7 +51,6 @@ _HEALTH_S, _HEALTH_HOST_S = 0.5, 0.05
 _MEMORY_START_S = 1.1
 # what GPUs train in, and what every processor has
 _ONE_PRECISION, _OF_GPUS, _OF_CPUS = "one", ("bf16",), ("fp32",)
-_QUICK_GEMM: Mapping[str, Any] = {**_ONCE, "precisions": _ONE_PRECISION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +138,8 @@ def _ranks(name: str, per_run: Callable[[Mapping[str, Any]], float]) -> Callable
 
 
 def _cases(options: Mapping[str, Any]) -> float:
-    sizes = options.get("sizes")
-    return len(options.get("collectives") or "12345") * (len(sizes.bytes) if sizes else 2)
+    usual_sizes = 2
+    return len(options.get("collectives") or "12345") * usual_sizes
 
 
 def _gemm_s(options: Mapping[str, Any], crowd: Crowd) -> float:
@@ -177,10 +174,9 @@ def _on_hosts(
     probe: str = "",
     device: bool = True,
     least_gpus: int = 0,
-    gate: Mapping[str, Any] | None = None,
 ) -> StepKind:
     """Return a step in which a probe, by default that of its name, measures each host by itself."""
-    asked = {Level.GATE: gate, Level.QUICK: quick, Level.STANDARD: standard}
+    asked = {Level.QUICK: quick, Level.STANDARD: standard}
     levels = {level: options for level, options in asked.items() if options is not None}
     cost_s, probe = cost_s or _each(name), probe or name
     return StepKind(name, about, Scope.NODE, levels, cost_s, probe, device, least_gpus)
@@ -188,14 +184,14 @@ def _on_hosts(
 
 _NCCL_S = _ranks("nccl", _cases)
 _TORCH = (Need.TORCH,)
-# two pairs of each host: one alone would not tell which of its ends is slow
-_TWO_ROUNDS, _THREE_ROUNDS = ({"rounds": rounds, "repetitions": 1, "duration_s": 1.0} for rounds in (2, 3))
+# of one pair alone it would be open which of its ends is slow
+_THREE_ROUNDS: Mapping[str, Any] = {"rounds": 3, "repetitions": 1, "duration_s": 1.0}
 STEPS: tuple[StepKind, ...] = (
     StepKind(
         HEALTH,
         "compare every host with its profiles and its peers",
         Scope.NODE,
-        {Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
+        {Level.QUICK: {}, Level.STANDARD: {}},
         _health_s,
     ),
     StepKind(
@@ -208,7 +204,13 @@ STEPS: tuple[StepKind, ...] = (
         needs=(Need.GPU,),
     ),
     _on_hosts("memory", "memory bandwidth", {"repetitions": 2}, {}, _each("memory", _MEMORY_START_S), device=False),
-    _on_hosts("gemm", "multiply matrices: rate, right results, throttling", _QUICK_GEMM, {}, _gemm_s, gate=_QUICK_GEMM),
+    _on_hosts(
+        "gemm",
+        "multiply matrices: rate, right results, throttling",
+        {**_ONCE, "precisions": _ONE_PRECISION},
+        {},
+        _gemm_s,
+    ),
     _on_hosts("hbm", "memory of each GPU", _ONCE, least_gpus=1),
     _on_hosts("h2d", "copies between host and GPU", _ONCE, least_gpus=1),
     _on_hosts("p2p", "copies between the GPUs of a host", _ONCE, least_gpus=2),
@@ -249,7 +251,7 @@ STEPS: tuple[StepKind, ...] = (
         "tcp",
         "TCP between pairs of hosts",
         Scope.PAIR,
-        {Level.GATE: _TWO_ROUNDS, Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
+        {Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
         _pairs("tcp"),
         "tcp",
     ),
@@ -274,11 +276,7 @@ STEPS: tuple[StepKind, ...] = (
         "nccl",
         "collectives over all hosts",
         Scope.FLEET,
-        {
-            Level.GATE: {**_ONE_REDUCE, "sizes": Sizes((64 << 20,), usual=True)},
-            Level.QUICK: _ONE_REDUCE,
-            Level.STANDARD: {},
-        },
+        {Level.QUICK: _ONE_REDUCE, Level.STANDARD: {}},
         _NCCL_S,
         "nccl",
         needs=_TORCH,

@@ -88,14 +88,13 @@ def _probe_row(probe: AnyProbe) -> list[str]:
 
 
 def _steps() -> str:
-    levels = [level for level in Level if level is not Level.GATE]
     rows = [
         [
             f"`{kind.name}`",
             plain(kind.about),
             str(kind.scope),
-            *("yes" if kind.options(level, ()) is not None else "" for level in levels),
+            *("yes" if kind.options(level, ()) is not None else "" for level in Level),
         ]
         for kind in STEPS
     ]
-    return table(["step", "what", "measured by", *map(str, levels)], rows)
+    return table(["step", "what", "measured by", *map(str, Level)], rows)

@@ -42,7 +42,6 @@ def test_cards_for_players_are_diagnosed_at_the_first_level_alone() -> None:
         hosts = list(means(**_GPUS, consumer=consumer).values())
         asked = [dcgm.options(level, hosts) for level in (Level.QUICK, Level.STANDARD, Level.BURN_IN)]
         assert [options["run"] for options in asked if options] == runs
-    assert dcgm.options(Level.GATE, hosts) is None
 
 
 def test_hosts_of_one_machine_take_turns_in_the_plan() -> None:
