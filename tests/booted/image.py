@@ -1,4 +1,4 @@
-"""The root file system that everything boots from: this machine's distribution, made once and kept in the cache."""
+"""Root file systems of this machine's distribution, made once and kept in the cache: one to boot, and a bare one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ INSTALLED = (
     "systemd", "systemd-sysv", "systemd-timesyncd", "libpam-systemd", "dbus", "udev", "kmod", "procps",
     "openssh-server", "sudo", "ifupdown", "iproute2", "iputils-ping", "ca-certificates", "python3", "python3-apt",
 )  # fmt: skip
+# what a person adds to the smallest system before README.md's commands
+BARE = ("ca-certificates", "pipx")
 # what roles may install with apt inside a booted system, and a kernel for the machines; downloaded, not installed
 INSTALLABLE = (
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "perftest", "infiniband-diags", "libibverbs-dev",
@@ -75,16 +77,24 @@ def root_image(release: str = "") -> Path:
 
     It is the lower layer of every booted system, and never written.
     """
-    recipe = Recipe(release or codename(), tuple(own_sources(release=release)))
+    return _made("root", Recipe(release or codename(), tuple(own_sources(release=release))), _finish)
+
+
+def bare_image(release: str) -> Path:
+    """The smallest system of a release of this machine's distribution, with pipx."""
+    return _made("bare", Recipe(release, tuple(own_sources(release=release)), BARE, ()), _forget_archives)
+
+
+def _made(kind: str, recipe: Recipe, finish: Callable[[Path], None]) -> Path:
     place = folder()
-    image = place / f"root-{recipe.key}"
+    image = place / f"{kind}-{recipe.key}"
     with alone(place, image.name):
         if not image.is_dir():
             say(f"making a {recipe.release} system from this machine's apt sources (1 to 3 minutes, kept in {image})")
             staged = place / f"{image.name}.partial"
             shutil.rmtree(staged, ignore_errors=True)
             _bootstrap(recipe, staged)
-            _finish(staged)
+            finish(staged)
             staged.rename(image)
     return image
 
@@ -99,7 +109,7 @@ def _bootstrap(recipe: Recipe, target: Path) -> None:
     argv = ["mmdebstrap", "--variant=minbase", "--mode=root", "--format=directory", "--quiet"]
     argv += [f"--include={','.join(recipe.installed)}", "--skip=cleanup/apt/cache"]
     argv += [f"--aptopt={option}" for option in apt_options()]
-    argv += [f"--customize-hook={hook}" for hook in hooks]
+    argv += [f"--customize-hook={hook}" for hook in hooks if recipe.installable]
     done = subprocess.run(
         [*argv, recipe.release, str(target), *recipe.sources],
         capture_output=True,
@@ -114,11 +124,18 @@ def _bootstrap(recipe: Recipe, target: Path) -> None:
         raise RuntimeError(f"mmdebstrap ended with {done.returncode}:\n{last}")
 
 
-def _finish(root: Path) -> None:
-    """No archive of this machine's in it, no key that two systems would share, and logins that wait for no name."""
+def _forget_archives(root: Path) -> None:
+    """No archive of this machine's stays in it."""
     apt = root / "etc/apt"
-    (apt / "apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
-    for old in [*apt.glob("sources.list.d/*"), *root.glob("etc/ssh/ssh_host_*"), *root.glob("var/lib/apt/lists/*_*")]:
+    for old in [apt / "apt.conf.d/99mmdebstrap", *apt.glob("sources.list.d/*"), *root.glob("var/lib/apt/lists/*_*")]:
+        old.unlink(missing_ok=True)
+    (apt / "sources.list").write_text("")
+
+
+def _finish(root: Path) -> None:
+    """Only the folder of packages as an archive, no key that two systems would share, logins that wait for no name."""
+    _forget_archives(root)
+    for old in root.glob("etc/ssh/ssh_host_*"):
         old.unlink()
     write_index(root)
     (root / "etc/resolv.conf").write_text("")
