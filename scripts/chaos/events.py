@@ -18,27 +18,24 @@ _IMPORT_S = 10.0
 # words of docs/jobs.md
 _RANK_DIES = "its host tells the others at once; all get SIGTERM after 1 s, SIGKILL 3 s later"
 _SILENT = "every other host ends its ranks; a host that was cut off does the same to itself"
-_SUPERVISOR_KILLED = "its guard ends its ranks at once and writes why, the others miss its heartbeat"
-_SUPERVISOR_STOPPED = "its guard ends its ranks, then the supervisor, and writes why"
-_GUARD_GONE = "its supervisor ends the job, and says so"
-_BOTH_KILLED = "in it in a pid namespace that dies with the guard"
+_GUARDED = "the other one ends the ranks and writes why; the job fails"
+_BOTH_KILLED = "a pid namespace that dies with the supervisor's guard"
 _STOP = "SIGTERM to the launcher, 3 s of grace, then SIGKILL; works without a living supervisor too"
 _OUTLIVES = "closing the terminal, losing the connection or killing nodectl changes nothing"
 _UNDONE = "Ctrl-C, SIGTERM, SIGHUP or an error before the start is complete undo it on all"
 _START_KILLED = "a supervisor that does not hear all others within 30 s ends"
 _CTRL_C = "Ctrl-C stops the job on all hosts after two seconds; a second Ctrl-C within them leaves it running"
-_COMES_BACK = "ends with the loss of an undisturbed run where it saves all of its state"
+_COMES_BACK = "ends with the loss of an undisturbed run if it saves all of its state"
 _LEFT_BEHIND = "processes that ranks left behind are killed"
-_PAUSED = "the job goes on: who was stopped does not count that time as another's silence"
-_FROZEN = "One that was frozen as a whole (a suspended machine) ends its ranks"
+_PAUSED = "everything is stopped and goes on"
 _NOT_IN_COLLECTIVE = "the rank that was not in a collective then is named"
 _KERNEL = "that the memory killer came is told as *perhaps*"
 _DISK = "A supervisor lives on without a disk"
-_CLOCKS = "Hosts' clocks are compared by the job's heartbeats, all the time"
+_CLOCKS = "If two causes are too close together for the hosts' clocks, it is said"
 _TWICE = "Stopping twice, or while another cleans, does no harm"
 _SPARE = "the place of a lost or unfit host goes to a spare that all others hear"
 _LIMIT = "at most 1024 MiB of it on each host"
-_DAMAGED = "One that is empty or damaged all the same is told anew"
+_DAMAGED = "A job whose state is damaged can still be stopped and removed"
 _ALL_GONE = "end when no host has\nanswered for a minute"
 _LEASE = "a host is silent for the lease"
 _OWN_PORTS = "Jobs on the same hosts do not meet"
@@ -83,10 +80,10 @@ _RESTART = {_A: ("--restarts", "1")}
 _SPARE_OPTIONS = {_A: ("--spares", "1")}
 _KILLED = _dies("killed_from_outside")
 _LAUNCHER_KILLED = _dies("launcher_killed", rank=None)
-_SUPERVISOR = _dies("supervisor", promise=_SUPERVISOR_KILLED, within_s=SILENT_S, rank=None)
-_FROZEN_SUPERVISOR = _dies("supervisor", promise=_SUPERVISOR_STOPPED, within_s=SILENT_S, rank=None)
-_GUARD = _dies("supervisor", promise=_GUARD_GONE, rank=None)
-_FROZEN_GUARD = _dies("supervisor", promise=_GUARD_GONE, within_s=SILENT_S, rank=None)
+_SUPERVISOR = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None)
+_FROZEN_SUPERVISOR = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None)
+_GUARD = _dies("supervisor", promise=_GUARDED, rank=None)
+_FROZEN_GUARD = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None)
 _BOTH = replace(
     _dies("supervisor", promise=_BOTH_KILLED, within_s=SILENT_S, rank=None), keeps=("control group", "shared memory")
 )
@@ -210,7 +207,7 @@ EVENTS = (
         "SIGSTOP of everything on a host, for longer than the lease",
         acts.host_frozen,
         _in_all(
-            _dies("host_lost", promise=_FROZEN, within_s=SILENT_S, rank=None),
+            _dies("host_lost", promise=_SILENT, within_s=SILENT_S, rank=None),
             _stops_or_dies(_LOST),
         ),
     ),
