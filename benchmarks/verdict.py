@@ -27,7 +27,7 @@ from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
 from nodectl.trials.course import Course
-from nodectl.trials.crossover import judged
+from nodectl.trials.families import judged
 from nodectl.trials.series import Taken, schedule, series_of
 from nodectl.trials.turns import Turns
 from nodectl.trials.verdict import judge
@@ -130,7 +130,7 @@ def summary_of_trial(paths: PaperPaths, pairs: int) -> Outcome:
     taken: dict[int, list[Taken]] = {}
     turns = Turns(paths.put_on, dict, paths.measure, lambda _: None, lambda: float(paths.turns))
     Course(turns, _BASELINE, [_CANDIDATE], lambda: None, taken).interleave(pairs, lambda _: True)
-    _, (summary,), _ = judged(series_of(_CANDIDATE, _BASELINE, taken[1]))
+    _, (summary,) = judged(series_of(_CANDIDATE, _BASELINE, taken[1]))
     return summary.verdict
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodectl.model.finding import Finding
-from nodectl.model.verdict import Crossover, Measured, Summary, Verdict
+from nodectl.model.verdict import Measured, Summary, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,6 @@ class Trial:
     series: tuple[Series, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     summaries: tuple[Summary, ...] = ()
-    crossovers: tuple[Crossover, ...] = ()
     findings: tuple[Finding, ...] = ()
     conditions: tuple[Mapping[str, object], ...] = ()
 

@@ -73,18 +73,6 @@ class Verdict(Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class Crossover:
-    """Below `size_bytes` one choice is faster, from there on the other; the interval holds 95 of 100."""
-
-    below: str
-    above: str
-    size_bytes: int
-    interval_bytes: tuple[int, int]
-    probe: str = ""
-    subject: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """All verdicts on one profile: better where it wins somewhere and loses nowhere."""
 

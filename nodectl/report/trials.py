@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import format_size, format_size_rounded
+from nodectl.common.units import format_size
 from nodectl.model.trial import Trial
-from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
+from nodectl.model.verdict import Outcome, Summary, Verdict
 from nodectl.report.table import fitted
 
 _SHOWN_HOSTS = 4
@@ -65,7 +65,6 @@ def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False)
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}{judged_by}, {state}",
         *([verdicts_table(trial.verdicts, width, everything=everything)] if trial.verdicts else []),
-        "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
         "\n".join(
             line
             for summary in trial.summaries
@@ -138,14 +137,6 @@ def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
         f"{verdict.noise_percent:.1f} %" if is_told else "-",
         f"{verdict.pairs}{failed}",
     )
-
-
-def crossover_line(crossover: Crossover, names: Names) -> str:
-    """Return `nccl all_reduce: tree below 256 KiB, ring from there on (128 KiB to 512 KiB)`."""
-    low, high = map(format_size_rounded, crossover.interval_bytes)
-    where = f"{crossover.probe} {names.short(crossover.probe, crossover.subject)}".strip()
-    size = format_size_rounded(crossover.size_bytes)
-    return f"{where}: {crossover.below} below {size}, {crossover.above} above ({low} to {high})"
 
 
 def summary_lines(summary: Summary, baseline: str, names: Names, *, everything: bool = False) -> list[str]:

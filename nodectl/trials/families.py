@@ -15,14 +15,24 @@ from statistics import fmean, median, variance
 
 from nodectl.common.statistics import holm, more_in_pairs, more_often, student_p
 from nodectl.model.trial import Pair, Series
-from nodectl.model.verdict import Outcome, Verdict
-from nodectl.trials.verdict import judge, logarithms
+from nodectl.model.verdict import Outcome, Summary, Verdict
+from nodectl.trials.verdict import SPEED, judge, logarithms, summarise
 
 # for gains and for failures alike, and for what leads and what is single: at 5 pairs little comes near it by chance
 _ALPHA = 0.025
 # the least turns in which a candidate that never measured anything is not unlucky
 _NEVER = 2
 _NO_PAIR = Pair(1.0, 1.0)
+
+
+def judged(series: Sequence[Series], judge_by: str = SPEED) -> tuple[tuple[Verdict, ...], tuple[Summary, ...]]:
+    """Return verdicts in the order of the series, and summaries in the order in which profiles first appear."""
+    verdicts = judge_all(series)
+    profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
+    summaries = tuple(
+        summarise(name, [verdict for verdict in verdicts if verdict.profile == name], judge_by) for name in profiles
+    )
+    return verdicts, summaries
 
 
 def judge_all(many: Sequence[Series]) -> tuple[Verdict, ...]:

@@ -11,7 +11,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Series, Trial
-from nodectl.trials.crossover import judged
+from nodectl.trials.families import judged
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.store import save
 
@@ -33,8 +33,8 @@ class Ledger:
     def close(self, reason: str) -> Trial:
         """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
-        verdicts, summaries, crossings = judged(trial.series, trial.judge_by)
-        trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
+        verdicts, summaries = judged(trial.series, trial.judge_by)
+        trial = replace(trial, verdicts=verdicts, summaries=summaries)
         self._save(trial)
         return replace(trial, findings=tuple(self.findings))
 

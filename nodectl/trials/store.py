@@ -16,14 +16,14 @@ from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series, Trial
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.trials.crossover import judged
+from nodectl.trials.families import judged
 
 SCHEMA = "nodectl.tune-trial/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
 # said anew each time: what the series say
-_JUDGED = ("series", "verdicts", "summaries", "crossovers")
+_JUDGED = ("series", "verdicts", "summaries")
 
 
 def folder() -> Path:
@@ -104,8 +104,8 @@ def read(path: Path, *, anew: bool = True) -> Trial:
             return replace(trial, summaries=tuple(short))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
-    verdicts, summaries, crossings = judged(series, trial.judge_by)
-    return replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
+    verdicts, summaries = judged(series, trial.judge_by)
+    return replace(trial, verdicts=verdicts, summaries=summaries)
 
 
 def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:

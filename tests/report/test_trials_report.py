@@ -1,4 +1,4 @@
-"""A trial as text: regressions that cannot be overlooked, paths that agree left out, crossovers in words."""
+"""A trial as text: regressions that cannot be overlooked, paths that agree left out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from nodectl.model.trial import Trial
-from nodectl.model.verdict import Crossover
-from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
-from nodectl.trials.crossover import judged
+from nodectl.report.trials import Names, trial_text, trials_table, verdicts_table
+from nodectl.trials.families import judged
 from tests.trials.trials import gaining
 
 
 def trial(**changes: Any) -> Trial:
     series = changes.pop("series", (gaining(30, size_bytes=1 << 20), gaining(-20, size_bytes=1 << 12)))
-    verdicts, summaries, crossings = judged(series)
+    verdicts, summaries = judged(series)
     given: dict[str, Any] = {
         "id": "20261121T120000Z-ab12",
         "started": "2026-11-21T12:00:00+00:00",
@@ -34,7 +33,6 @@ def trial(**changes: Any) -> Trial:
         "series": series,
         "verdicts": verdicts,
         "summaries": summaries,
-        "crossovers": crossings,
     }
     return Trial(**{**given, **changes})
 
@@ -82,11 +80,6 @@ def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
     assert "(2 single paths or hosts say nothing else than their mean: --all)" in table
     # without a mean each stands for itself
     assert "a -> b" in verdicts_table(judged(many[1:2])[0])
-
-
-def test_a_crossover_in_words() -> None:
-    found = Crossover("tree", "ring", 300_000, (1 << 17, 1 << 19), "nccl", "all_reduce")
-    assert crossover_line(found, Names()) == "nccl all_reduce: tree below 293 KiB, ring above (128 KiB to 512 KiB)"
 
 
 def test_a_line_for_each_trial() -> None:

@@ -20,8 +20,8 @@ from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import Pair, Series, Trial
-from nodectl.model.verdict import Crossover, Summary, Verdict
 from nodectl.model.verdict import Outcome as Judged
+from nodectl.model.verdict import Summary, Verdict
 from nodectl.probes.base import ProbeResult
 from nodectl.report.jobs import job_document
 from nodectl.trials import store as trial_store
@@ -69,7 +69,7 @@ def _trial() -> dict[str, Any]:
         "1", "t", "u", True, "", "0", ("hosts.yml",), None, {"a": {"x": 1}}, "stock", ("b",),
         ("tcp",), 10, {"duration": 2},
         (Series("b", "stock", "tcp", "Gbit/s", (Pair(1.0, None), Pair(1.0, 2.0, True))),), (VERDICT,),
-        (Summary("b", Judged.BETTER, (VERDICT,)),), (Crossover("a", "b", 1024, (512, 2048)),),
+        (Summary("b", Judged.BETTER, (VERDICT,)),),
         (FINDING,), ({"streams": 1},),
     )  # fmt: skip
     return trial_store.document_of(whole)

@@ -7,14 +7,14 @@ from typing import Any
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Trial
-from nodectl.trials.crossover import judged
+from nodectl.trials.families import judged
 from tests.trials.trials import gaining
 
 
 def trial(name: str = "20261121T120000Z-ab12", **changes: Any) -> Trial:
     """A trial of one candidate (30 % faster) with something of everything in it."""
     series = changes.pop("series", (gaining(30, profile="article-20g"),))
-    verdicts, summaries, crossings = judged(series)
+    verdicts, summaries = judged(series)
     given: dict[str, Any] = {
         "id": name,
         "started": "2026-11-21T12:00:00+00:00",
@@ -33,7 +33,6 @@ def trial(name: str = "20261121T120000Z-ab12", **changes: Any) -> Trial:
         "series": series,
         "verdicts": verdicts,
         "summaries": summaries,
-        "crossovers": crossings,
         "findings": (Finding("a", "trial", Status.WARNING, actual="slow", hosts=("a",), kind="host"),),
         "conditions": ({"profile": "own", "what": "tcp", "conditions": {"streams": 1}},),
     }

@@ -6,8 +6,7 @@ import pytest
 
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.trials.crossover import judged
-from nodectl.trials.families import judge_all
+from nodectl.trials.families import judge_all, judged
 
 PAIRS = 5
 
@@ -32,7 +31,7 @@ def mean_of(paths: list[Series]) -> Series:
 
 
 def summary_of(paths: list[Series]) -> Summary:
-    _, (summary,), _ = judged([mean_of(paths), *paths])
+    _, (summary,) = judged([mean_of(paths), *paths])
     return summary
 
 

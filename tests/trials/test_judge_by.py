@@ -12,7 +12,7 @@ from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
 from nodectl.probes.registry import declarations
 from nodectl.report.trials import verdicts_table
-from nodectl.trials.crossover import judged
+from nodectl.trials.families import judged
 from nodectl.trials.propose import Proposal, propose
 from nodectl.trials.verdict import JOULE, SPEED
 from tests.trials.trials import gaining
@@ -30,7 +30,7 @@ OVERRIDES = {"gpu": {"power_limit_w": 300}}
 
 @pytest.mark.parametrize(("judge_by", "outcome"), [(SPEED, Outcome.WORSE), (JOULE, Outcome.BETTER)])
 def test_both_are_judged_and_one_decides(judge_by: str, outcome: Outcome, tmp_path: Path) -> None:
-    verdicts, (summary,), _ = judged(LOWER, judge_by)
+    verdicts, (summary,) = judged(LOWER, judge_by)
     assert [each.verdict for each in verdicts] == [Outcome.WORSE, Outcome.BETTER] and summary.verdict is outcome
     table = verdicts_table(verdicts, 200)
     assert "J/token" in table and len(table.splitlines()) == 3

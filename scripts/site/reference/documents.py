@@ -22,8 +22,8 @@ from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import Series
-from nodectl.model.verdict import Crossover, Verdict
 from nodectl.model.verdict import Outcome as Judged
+from nodectl.model.verdict import Verdict
 from scripts.site.pages import plain, table
 
 _CLI = payload_dir().parent / "cli"
@@ -210,7 +210,6 @@ class Trial(TypedDict):
     pairs: int
     options: dict[str, Any]
     series: list[Series]
-    crossovers: list[Crossover]
     findings: list[Finding]
     conditions: list[dict[str, Any]]
 
