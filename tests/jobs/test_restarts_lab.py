@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -14,24 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jinja2 import Environment
 
+from tests.jobs.deaths import LAUNCHER, VENV
 from tests.torch_venv import torch_venv
 
 # eleven imports of torch a test: the quick variants are in tests/payload/test_job_attempts.py
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-_ROOT = Path(__file__).resolve().parents[2]
-_LAUNCHER, _VENV = "/usr/local/bin/torch-launcher", "/opt/test-venv"
-# an environment as the pytorch role makes it, over the packages that the lab's share holds
-_MAKE_VENV = f"""set -e
-mkdir -p {_VENV}/bin
-cp /srv/nodectl/venv/pyvenv.cfg {_VENV}
-ln -sfn /srv/nodectl/venv/lib {_VENV}/lib
-ln -sf $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
-printf '#!{_VENV}/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' > {_VENV}/bin/torchrun
-chmod 755 {_VENV}/bin/torchrun
-"""
 # momentum and random numbers are part of the state: a resumed run that forgets one ends with another loss
 TRAIN = """
 import os, signal, sys, time
@@ -89,18 +77,8 @@ class Hosts:
     def argv(self, count: int, options: list[str], args: list[str]) -> list[str]:
         """nodectl's words for a launch on the first `count` hosts, a rank each."""
         hosts = ",".join(self.lab.hosts[:count])
-        own = [
-            "-e",
-            f"launcher_path={_LAUNCHER}",
-            "--venv",
-            _VENV,
-            "--nproc-per-node",
-            "1",
-            "--checkpoint",
-            "auto",
-            "--lease",
-            "4",
-        ]
+        own = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1"]
+        own += ["--checkpoint", "auto", "--lease", "4"]
         return ["-i", self.lab.inventory, "-l", hosts, "launch", *own, *options, str(self.script), "--", *args]
 
     def job(self) -> dict[str, Any]:
@@ -143,29 +121,16 @@ def undisturbed(script: Path, folder: Path, steps: int) -> str:
     return last_loss(subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=True).stdout)
 
 
-@pytest.fixture(scope="module")
-def torch_everywhere(lab4: Any, cli_env: dict[str, str]) -> None:
-    share = Path(cli_env["XDG_CACHE_HOME"], "nodectl", "lab-share", "venv")
-    if Path(torch_venv()) != share:
-        pytest.skip(f"no torch that a lab's hosts see: {share} is filled by `make test`")
-    text = (_ROOT / "roles/launcher/templates/launch.sh.j2").read_text()
-    script = Environment(autoescape=False).from_string(text).render(profiles="test", venv=_VENV)  # noqa: S701
-    for host in lab4.hosts:
-        say = f"printf %s {shlex.quote(script)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}; {_MAKE_VENV}"
-        assert lab4.ssh(host, say) == ""
-
-
 @pytest.fixture
-def hosts(lab4: Any, nodectl: Any, torch_everywhere: None, tmp_path: Path) -> Iterator[Hosts]:
-    made = Hosts(lab4, nodectl, tmp_path)
+def hosts(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Hosts]:
+    made = Hosts(prepared, nodectl, tmp_path)
     yield made
-    nodectl("-i", lab4.inventory, "jobs", "stop", "last", check=False)
-    nodectl("-i", lab4.inventory, "jobs", "clean", check=False)
-    for host in lab4.hosts:
-        lab4.ssh(host, "rm -r ~/.local/state/nodectl/checkpoints")
+    nodectl("-i", prepared.inventory, "jobs", "stop", "last", check=False)
+    nodectl("-i", prepared.inventory, "jobs", "clean", check=False)
+    for host in prepared.hosts:
+        prepared.ssh(host, "rm -r ~/.local/state/nodectl/checkpoints")
 
 
-@pytest.mark.slow
 def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "nodectl", *hosts.argv(2, ["--restarts", "1"], ["40", "-1", "0.3"])]
     with subprocess.Popen(argv, env=hosts.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -199,13 +164,13 @@ def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, t
 def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place(hosts: Hosts) -> None:
     hosts.script.write_text("import os\nos.write(1, b'was here\\n')\nraise SystemExit(3)\n")
     broken = hosts.lab.hosts[0]
-    hosts.lab.ssh(broken, f"chmod -x {_LAUNCHER}")
+    hosts.lab.ssh(broken, f"chmod -x {LAUNCHER}")
     try:
         refused = hosts.nodectl(*hosts.argv(3, [], []), check=False)
         assert (refused.returncode, "not launched" in refused.stderr) == (1, True), refused.stderr
         done = hosts.nodectl(*hosts.argv(3, ["--spares", "1"], []), check=False)
     finally:
-        hosts.lab.ssh(broken, f"chmod +x {_LAUNCHER}")
+        hosts.lab.ssh(broken, f"chmod +x {LAUNCHER}")
     assert f"left out, a spare takes the place: {broken}" in done.stderr
     assert hosts.job()["nodes"] == list(hosts.lab.hosts[1:3])
     assert done.stdout.count("was here\n") == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.roles.rendering import render
-from tests.torch_venv import torch_venv
+from tests.jobs.deaths import LAUNCHER, VENV
 
 pytestmark = [pytest.mark.lab]
 
-_LAUNCHER = "/usr/local/bin/trace-launcher"
-_VENV = "/opt/trace/venv"
-_MAKE_VENV = f"""
-mkdir -p {_VENV}/bin && cp /srv/nodectl/venv/pyvenv.cfg {_VENV} && ln -sfn /srv/nodectl/venv/lib {_VENV}/lib
-ln -sf $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
-printf '#!{_VENV}/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' > {_VENV}/bin/torchrun
-chmod 755 {_VENV}/bin/torchrun
-"""
 TRAIN = """
 import os, sys
 import torch, torch.distributed as dist
@@ -68,9 +58,9 @@ os._exit(0)  # a thread of torch that wakes up as Python winds down aborts a run
 class Shell:
     """An operator's shell with this lab as inventory."""
 
-    def __init__(self, lab: Any, nodectl: Any, hosts: int) -> None:
+    def __init__(self, lab: Any, nodectl: Any) -> None:
         self.lab, self.nodectl = lab, nodectl
-        self.hosts = lab.hosts[:hosts]
+        self.hosts = lab.hosts[:3]
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         limit = ("-l", ",".join(self.hosts))
@@ -80,27 +70,18 @@ class Shell:
     def launch(self, *args: str, document: bool = False) -> subprocess.CompletedProcess[str]:
         form = ("--output", "json") if document else ()
         return self.run(
-            *form, "launch", "-e", f"launcher_path={_LAUNCHER}", "--venv", _VENV, "--nproc-per-node", "1", *args
+            *form, "launch", "-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1", *args
         )
-
-    def everywhere(self, command: str) -> None:
-        for host in self.lab.hosts:
-            self.lab.ssh(host, command)
 
 
 @pytest.fixture
-def shell(lab4: Any, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    if Path(torch_venv()).parent.name != "lab-share":
-        pytest.skip("the lab's share holds no environment with torch")
-    made = Shell(lab4, nodectl, 3)
-    text = shlex.quote(render("launch.sh.j2", profiles="lab", venv=_VENV))
-    made.everywhere(f"printf %s {text} > {_LAUNCHER} && chmod 755 {_LAUNCHER}; {_MAKE_VENV}")
+def shell(prepared: Any, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    made = Shell(prepared, nodectl)
     (tmp_path / "train.py").write_text(TRAIN)
     monkeypatch.chdir(tmp_path)
     yield made
     made.run("jobs", "stop", "last")
     made.run("jobs", "clean")
-    made.everywhere(f"rm -rf {_LAUNCHER} /opt/trace")
 
 
 def losses(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -60,38 +60,33 @@ def failed(**silent: float) -> Views:
     return Views(beat(0), words, {int(rank.removeprefix("host")): seconds for rank, seconds in silent.items()})
 
 
-def test_a_host_that_does_not_lead_waits_for_the_one_that_does_and_follows_it() -> None:
-    views = Views(beat(1, failure=KILLED), {0: beat(0), 2: beat(2, hb.SPARE)})
-    assert views.after(200.0) is None
-    views.others[0] = beat(0, hb.WAITING, Attempt(2, (0, 1)))
-    assert views.ask(300.0) == Attempt(2, (0, 1))
+FOUR = RULES._replace(members=4)
+SPARES = {2: beat(2, hb.SPARE), 3: beat(3, hb.SPARE)}
+THIRD = Attempt(3, (0, 1))
+DEAF = {1: beat(1, failure=KILLED, missing=(0,)), 2: beat(2, hb.SPARE)}
+FIRST_LOST = Views(beat(1, newest_ns=7), {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}, {0: 15.0})
 
 
-def test_a_spare_takes_the_place_of_a_lost_host_when_that_has_surely_ended_its_ranks() -> None:
-    views = failed(host1=9.0)
-    assert views.after(13.9) is None
-    assert views.ask(114.1) == Attempt(2, (0, 2))
-
-
-def test_a_lost_host_that_another_still_hears_at_work_is_waited_for() -> None:
-    views = failed(host1=9.0)
-    views.others[2] = beat(2, hb.SPARE, active=(1,))
-    assert views.after(60.0) is None
-    views.others[2] = beat(2, hb.SPARE)
-    assert views.ask(160.0) is None
-    assert views.ask(174.1) == Attempt(2, (0, 2))
-
-
-def test_the_next_host_leads_where_the_first_is_lost_and_the_newest_checkpoint_is_fetched() -> None:
-    words = {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}
-    views = Views(beat(1, newest_ns=7), words, {0: 15.0})
-    assert views.after(15.0) == Attempt(2, (2, 1), source=1)
-
-
-def test_hosts_that_do_not_hear_each_other_are_not_put_together() -> None:
-    views = failed()
-    views.others[1] = beat(1, failure=KILLED, missing=(0,))
-    assert views.after(3.0) == Attempt(2, (0, 2))
+@pytest.mark.parametrize(
+    ("views", "seconds", "follows"),
+    [
+        (failed(host1=9.0), 13.9, None),
+        (failed(host1=9.0), 14.1, Attempt(2, (0, 2))),
+        (Views(beat(0), DEAF), 3.0, Attempt(2, (0, 2))),
+        (FIRST_LOST, 15.0, Attempt(2, (2, 1), source=1)),
+        # half of the hosts are not enough: two halves never go on side by side
+        (Views(beat(0), {1: beat(1), **SPARES}, {2: 15.0, 3: 15.0}, FOUR), 20.0, None),
+        (Views(beat(0), {1: beat(1), **SPARES}, {3: 15.0}, FOUR), 20.0, Attempt(2, (0, 1))),
+        (failed(host1=15.0, host2=15.0), 299.0, None),
+        (failed(host1=15.0, host2=15.0), 301.0, hb.FAILED),
+        (Views(beat(0, attempt=THIRD), {1: beat(1, attempt=THIRD, failure=KILLED)}), 20.0, hb.FAILED),
+        (Views(beat(2, hb.SPARE), {0: beat(0, hb.FINISHED), 1: beat(1, hb.RUNNING)}), 20.0, None),
+        (Views(beat(2, hb.SPARE), {0: beat(0, hb.FINISHED), 1: beat(1, hb.FINISHED)}), 20.0, hb.FINISHED),
+    ],
+)
+def test_what_follows_a_failed_attempt(views: Views, seconds: float, follows: str | Attempt | None) -> None:
+    end = views.after(seconds)
+    assert (end.state if isinstance(end, Over) else end) == follows
 
 
 def test_a_host_where_the_cause_lay_twice_is_replaced() -> None:
@@ -102,39 +97,6 @@ def test_a_host_where_the_cause_lay_twice_is_replaced() -> None:
     views.others = {1: beat(1, attempt=second, failure=KILLED), 2: beat(2, hb.SPARE, second)}
     views.ask(200.0)
     assert views.ask(205.0) == Attempt(3, (0, 2))
-
-
-def test_a_cut_off_host_begins_nothing_alone_and_gives_up_for_itself() -> None:
-    views = failed(host1=15.0, host2=15.0)
-    views.rules = RULES
-    assert views.after(299.0) is None
-    over = views.ask(401.0)
-    assert over == Over(
-        hb.FAILED, "1 of 3 hosts heard each other for 300 s, and an attempt takes more than half of them", told=False
-    )
-
-
-def test_half_of_the_hosts_are_not_enough_so_that_two_halves_never_go_on_side_by_side() -> None:
-    rules = RULES._replace(members=4)
-    words = {1: beat(1), 2: beat(2, hb.SPARE), 3: beat(3, hb.SPARE)}
-    assert Views(beat(0), words, {2: 15.0, 3: 15.0}, rules).after(20.0) is None
-    assert Views(beat(0), words, {3: 15.0}, rules).after(20.0) == Attempt(2, (0, 1))
-
-
-def test_the_job_is_finished_when_all_its_hosts_are_and_spares_follow() -> None:
-    done = {0: beat(0, hb.FINISHED), 1: beat(1, hb.RUNNING)}
-    assert Views(beat(2, hb.SPARE), done).ask(100.0) is None
-    done[1] = beat(1, hb.FINISHED)
-    assert Views(beat(2, hb.SPARE), done).ask(100.0) == Over(hb.FINISHED)
-    told = {0: beat(0, hb.FINISHED, over=""), 1: beat(1, hb.RUNNING)}
-    assert Views(beat(2, hb.SPARE), told).ask(100.0) == Over(hb.FINISHED)
-
-
-def test_used_up_restarts_end_the_job_and_it_is_said() -> None:
-    views = failed()
-    third = Attempt(3, (0, 1))
-    views.me, views.others = beat(0, attempt=third), {1: beat(1, attempt=third, failure=KILLED)}
-    assert views.ask(100.0) == Over(hb.FAILED, "not restarted: all 2 restarts are used")
 
 
 MMU_FAULT = "kernel log: NVRM: Xid (PCI:0000:10:1c): 31, pid=7, name=python, Ch 00000008"
@@ -199,30 +161,16 @@ def test_the_same_failure_at_a_later_step_is_not_the_same(before: int, step: int
     assert not isinstance(end, Over) or (f"at step {step} again" in end.why) == (step >= 0)
 
 
-def test_a_host_is_asked_for_its_step_before_a_failure_is_called_the_same() -> None:
-    failure = cause("not_a_number", "loss is nan")
-    views = Views(beat(0, step=5), {1: beat(1, failure=failure)}, rules=RULES._replace(restarts=5))
-    views.after(20.0)
-    again = Attempt(2, (0, 1))
-    views.me, views.others = beat(0, attempt=again, fit=None), {1: beat(1, attempt=again, failure=failure)}
-    views.ask(200.0)
-    assert views.ask(205.0) is None
-    views.me = beat(0, attempt=again, step=90)
-    assert views.ask(220.0) == Attempt(3, (0, 1))
-
-
-@pytest.mark.parametrize(("fit", "follows"), [("host1: no space left", Attempt(2, (0, 2))), ("", None), (None, None)])
-def test_a_spare_takes_the_place_of_a_host_whose_own_disk_is_full(fit: str | None, follows: Attempt | None) -> None:
-    full = cause("disk_full", "No space left on device")
-    views = Views(beat(0), {1: beat(1, failure=full, fit=fit), 2: beat(2, hb.SPARE)})
-    end = views.after(3.0)
-    assert end == follows or (fit == "" and isinstance(end, Over) and "no room" in end.why), end
-
-
-@pytest.mark.parametrize(("line", "second"), [(OFF_THE_BUS, 2), (MMU_FAULT, 1)])
-def test_a_spare_takes_the_place_of_a_host_whose_gpu_is_at_fault_at_once(line: str, second: int) -> None:
-    failure = cause("xid", "CUDA error", line)
-    views = Views(beat(0), {1: beat(1, failure=failure), 2: beat(2, hb.SPARE)})
+@pytest.mark.parametrize(
+    ("failure", "fit", "second"),
+    [
+        (cause("disk_full", "No space left on device"), "host1: no space left", 2),
+        (cause("xid", "CUDA error", OFF_THE_BUS), "", 2),
+        (cause("xid", "CUDA error", MMU_FAULT), "", 1),
+    ],
+)
+def test_a_spare_takes_the_place_of_a_host_that_is_at_fault(failure: dict[str, Any], fit: str, second: int) -> None:
+    views = Views(beat(0), {1: beat(1, failure=failure, fit=fit), 2: beat(2, hb.SPARE)})
     assert views.after(3.0) == Attempt(2, (0, second))
 
 
@@ -406,26 +354,4 @@ def test_a_host_that_was_frozen_ends_its_ranks_with_the_first_word_of_the_attemp
     assert fleet.report(0, job_id)["state"]["state"] == "running"
     fleet.ctl(0, "stop", job_id)
     fleet.wait_settled(job_id)
-    assert processes_of(job_id) == []
-
-
-WAITS = """
-import os, time
-os.write(1, b"up\\n")
-while True:
-    time.sleep(60)
-"""
-
-
-@pytest.mark.slow
-def test_no_restart_follows_the_time_limit(fleet: Fleet) -> None:
-    job_id = fleet.launch(WAITS, restarts=3, time_limit_s=15.0)
-    fleet.wait_settled(job_id)
-    for rank, report in enumerate(fleet.reports(job_id)):
-        assert fleet.output(rank, job_id).splitlines()[:2] == ["up", "up"]
-        assert (report["state"]["state"], report["state"]["attempt"]) == ("failed", 1)
-    causes = [item["kind"] for report in fleet.reports(job_id) for item in report["state"]["failures"]]
-    assert "time_limit" in causes
-    said = {report["state"]["no_restart"] for report in fleet.reports(job_id)}
-    assert said == {"not restarted: its time is over"}
     assert processes_of(job_id) == []
