@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nodectl.cli.terminal import LinePrinter
-from nodectl.jobs.follow import Back, Line, Noise, Start, Trouble, _collect, _Heard, _Sign, follow
+from nodectl.jobs.follow import Back, Line, Noise, Start, Trouble, _collect, _Sign, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.jobs.logs import line_starts
@@ -168,22 +168,6 @@ def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: py
     messages: queue.Queue[Any] = queue.Queue()
     messages.put(_Sign("a", ended=True))
     assert list(_collect(messages, ["a", "b"], 60.0)) == [Trouble("b", "silent for 0.2 s")]
-
-
-@pytest.mark.parametrize("message", [[Line("b", "one more")], _Sign("b")])
-def test_who_breaks_off_after_a_while_or_a_line_was_heard(message: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.jobs.follow._STEADY_S", 0.2)
-    heard, began_s = _Heard(["b"]), time.monotonic()
-    heard.note("b", progress=isinstance(message, list))
-    if not isinstance(message, list):
-        time.sleep(0.3)
-        heard.note("b")
-    heard.note_trouble("b")
-    assert heard.at_s["b"] >= began_s
-    spoke_s = heard.at_s["b"]
-    heard.note("b")
-    heard.note_trouble("b")
-    assert heard.at_s["b"] == spoke_s, "it broke off at once"
 
 
 def test_a_line_that_does_not_go_on_holds_nobody_up(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:

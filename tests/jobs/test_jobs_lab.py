@@ -188,23 +188,6 @@ def test_a_project_travels_and_its_checkpoint_folders_come_back(
     assert f"{shell.lab.hosts[0]} | answer 42 in code, found {found}\n" in again.stdout, again.stderr
 
 
-@pytest.mark.slow
-def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
-    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
-    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        while b"| up" not in process.stdout.readline():
-            continue
-        process.kill()
-    job = shell.job("last")
-    assert job["state"] == "running"
-    shell.wait_up(job["id"])
-    stopped = shell.run("jobs", "stop", job["id"][:-2])
-    assert stopped.returncode == 0, stopped.stderr
-    assert shell.left(job["id"]) == ""
-    assert shell.job(job["id"])["state"] == "stopped"
-
-
 STEPS = SLEEP.replace(
     "time.sleep(1000)",
     """
@@ -245,37 +228,6 @@ def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
     why = shell.run("jobs", "why").stdout  # of the last one
     assert why.startswith(f"job failed: host {host}, rank 5: killed by signal 9 (SIGKILL)\n")
     assert shell.run("jobs", "show").stdout.startswith(f"job       {job_id}\n")
-
-
-@pytest.mark.slow
-def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> None:
-    job_id = shell.begin(SLEEP)
-    cut = shell.lab.hosts[1]
-    name = shell.lab.status["name"]
-    pid = next(host["pid"] for host in shell.lab.status["hosts"] if host["name"] == cut)
-    shell.nodectl("lab", "fault", "link-down", cut, "--name", name)
-    started = time.monotonic()
-    try:
-        marked = f"grep -lz '^NODECTL_JOB_ID={job_id}$' /proc/[0-9]*/environ 2>/dev/null"
-        inside = ["nsenter", "-t", str(pid), "-m", "-p", "sh", "-c", marked]
-        while subprocess.run(inside, capture_output=True, text=True, check=False).stdout:
-            assert time.monotonic() - started < 45, "ranks live on the cut host"
-            time.sleep(0.5)
-        others = ",".join(host for host in shell.lab.hosts if host != cut)
-        seen: dict[str, Any] = {"state": "running"}
-        while seen["state"] != "failed":
-            assert time.monotonic() - started < 45, seen
-            time.sleep(0.5)
-            seen = json.loads(shell.run("-l", others, "--output", "json", "jobs", "show", job_id).stdout)["jobs"][0]
-        assert (seen["first_failure"]["host"], seen["first_failure"]["kind"]) == (cut, "host_lost")
-        listed = shell.run("jobs", "list")
-        assert listed.returncode == 3
-        assert job_id in listed.stdout
-        assert cut in listed.stderr
-    finally:
-        shell.nodectl("lab", "heal", "--name", name)
-    healed = shell.job(job_id)
-    assert (healed["first_failure"]["host"], healed["host_states"][cut]) == (cut, "failed")
 
 
 def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:

@@ -14,7 +14,7 @@ from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
 from nodectl.payload.common.frames import encode
-from nodectl.report.jobs import conclusion, job_document, job_text
+from nodectl.report.jobs import job_document, job_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -67,21 +67,6 @@ def test_a_job_whose_id_is_none_or_anothers_is_not_listed(monkeypatch: pytest.Mo
     found = listing.read_jobs(None, [Host(name, name) for name in HOSTS], 1)  # type: ignore[arg-type]
     assert [job.id for job in found.jobs] == ["20261121-040000-ab12"]
     assert found.unreachable["gpu01"].startswith("answered nonsense: ") and "gpu02" not in found.unreachable
-
-
-def test_a_killed_rank_is_named_before_its_earlier_echo() -> None:
-    job = merge(
-        [
-            report(0, "failed", [failure("communication", 1.0, 0, "RuntimeError: Connection closed by peer", 1)]),
-            report(1, "failed", [failure("signal", 1.1, 3, "killed by signal 9 (SIGKILL)", 137)]),
-            report(2, "failed", [failure("terminated", 2.0, 4)]),
-        ],
-        {},
-    )
-    assert job.state is JobState.FAILED
-    assert (cause(job).host, cause(job).rank, cause(job).kind) == ("gpu02", 3, "signal")
-    assert job.exit_status == 137
-    assert [item.kind for item in job.consequences] == ["communication", "terminated"]
 
 
 ECHO = failure("communication", 1.0, 0, "Connection reset by peer", 1)
@@ -215,28 +200,3 @@ def test_what_an_upload_left_is_a_job_that_can_be_cleaned() -> None:
     job = merge([without_plan("gpu02", "partial", None, ""), without_plan("gpu01", "partial", None, "")], {})
     assert (job.hosts, job.state, job.state.ended) == (("gpu01", "gpu02"), JobState.STOPPED, True)
     assert job.created_at == 1795233600.0
-
-
-def trace(rank: int, **more: Any) -> dict[str, Any]:
-    return {"rank": rank, "attempt": 1, "problem": "", "steps": 5, **more}
-
-
-def test_traces_are_a_table_of_each_hosts_own_ranks() -> None:
-    reports = [report(rank, "finished", created_at=1.0) for rank in range(3)]
-    shares = {"compute_percent": 70.0, "communication_percent": 25.5, "overlap_percent": 5.5, "idle_percent": 10.0}
-    told = {
-        0: [trace(1, step_ms=12.0, **shares), trace(0, step_ms=13.0, **shares)],
-        1: [trace(2, step_ms=14.0, **shares), trace(0, step_ms=99.0, **shares), trace(3, attempt=2)],
-        2: [trace(4, problem="no step"), trace(5, problem="no step")],
-    }
-    for rank, rows in told.items():
-        reports[rank] = Report(HOSTS[rank], {**reports[rank].document, "traces": rows})
-    job = merge(reports, {})
-    assert conclusion(job).splitlines()[:-1] == [
-        "RANK  HOST   STEPS  STEP     COMPUTE  COMMUNICATION  OVERLAP  IDLE",
-        "0     gpu01  5      13.0 ms  70.0 %   25.5 %         5.5 %    10.0 %",
-        "1     gpu01  5      12.0 ms  70.0 %   25.5 %         5.5 %    10.0 %",
-        "2     gpu02  5      14.0 ms  70.0 %   25.5 %         5.5 %    10.0 %",
-        "trace of rank 4-5 on gpu03: no step",
-        "trace files: ~/.local/state/nodectl/jobs/20261121-040000-ab12/traces on gpu[01-03]",
-    ]

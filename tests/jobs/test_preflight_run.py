@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodectl.checks.launch.candidate import REACHABLE, WAY_TO_FIRST, Candidate
-from nodectl.cli.launch import _follow
 from nodectl.facts.job import JobAddress, RdmaDevices
 from nodectl.facts.network import Nic
 from nodectl.jobs.preflight import JobNeeds, PreflightReport, _try_way, passing, run_preflight, with_best_interface
@@ -200,23 +198,6 @@ def test_a_first_host_that_does_not_run_is_no_firewall(lab4: Any, monkeypatch: p
     assert "node01 was too busy to answer" in ways["node02"].actual
 
 
-@pytest.mark.lab
-@pytest.mark.slow
-def test_a_bridge_of_a_container_engine_is_taken_for_no_network(lab4: Any) -> None:
-    make = "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
-    for host in lab4.hosts:
-        lab4.ssh(host, make)
-    try:
-        report = preflight(lab4)
-        assert {each.address.interface for each in report.candidates.values()} == {"eth0"} and bad(report) == set()
-        asked = preflight(lab4, interface="docker0")
-    finally:
-        for host in lab4.hosts:
-            lab4.ssh(host, "ip link del docker0")
-    assert {(host, "launch_network", "failed") for host in lab4.hosts} <= bad(asked)
-    assert "172.17.0.1 of docker0, as on node02" in of(asked, "launch_network")["node01"].actual
-
-
 def nic(name: str, address: str, speed: int | None) -> Nic:
     return Nic(name, "UP", 9000, None, (address,), speed, carrier=True)
 
@@ -286,14 +267,3 @@ def test_where_most_find_no_way_to_the_first_host_that_one_is_at_fault() -> None
         "gpu04",
     ]
     assert left_of(fault_of("gpu02", WAY_TO_FIRST.id)) == ["gpu01", "gpu03", "gpu04"]
-
-
-def test_hosts_that_were_left_out_are_not_followed_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(
-        "nodectl.cli.launch.follow_output", lambda app, hosts, job_id: asked.update(followed=hosts) or {}
-    )
-    monkeypatch.setattr("nodectl.cli.launch.conclude", lambda app, job_id, gone: asked.update(gone=gone) or 0)
-    app: Any = SimpleNamespace(hosts=FOUR)
-    assert _follow(app, FOUR[:3], "20261121-040000-ab12") == 0
-    assert asked == {"followed": FOUR[:3], "gone": {"gpu04": "it is not in the job"}}

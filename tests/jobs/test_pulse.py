@@ -11,7 +11,6 @@ from nodectl.errors import UsageError
 from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
 from nodectl.model.job import Gpus, Pulse
 from nodectl.payload.jobs.pulse import gpu_rows, progress
-from nodectl.report.jobs import watch_text
 
 
 @pytest.mark.parametrize(
@@ -77,16 +76,3 @@ def test_silence_of_all_hosts_is_a_stall_and_that_of_one_is_none() -> None:
     ]
     assert stalls([quiet, replace(quiet, host="node02", output_age_s=2.0)], quiet_s=300, waits_s=20) == []
     assert stalls([replace(quiet, state="resting")], quiet_s=300, waits_s=20) == []
-
-
-def test_the_picture_has_a_line_a_host_and_what_is_left() -> None:
-    seen = Pulse("node01", "running", 2, True, 30, 100, 1.0, Gpus(8, 99.0, 5200.0, 5600.0), None, 2.0, 5e8, 1e6)
-    lost = Pulse("node02", "unreachable", problem="ssh: no route")
-    assert watch_text("J", [seen, lost], ["no output"]).splitlines() == [
-        "job J: attempt 2, step 30 of 100 (30 %), 2.00 steps/s, 0:00:35 left",
-        "HOST    STATE        STEP    STEPS/S  OUTPUT   GPU      POWER   IN        OUT",
-        "node01  running      30/100  2.00     1 s ago  8x 99 %  5200 W  500 MB/s  1.00 MB/s",
-        "node02  unreachable  -       -        -        -        -       -         -",
-        "node02: ssh: no route",
-        "STALL: no output",
-    ]

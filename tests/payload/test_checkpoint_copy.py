@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +17,9 @@ import pytest
 from nodectl.payload.jobs import checkpoint_copy
 from nodectl.payload.jobs.checkpoint_copy import (
     CopyError,
-    Courier,
     SignedStream,
     _answer,
     _copy_from_first,
-    _fetch,
     _put,
     _serve,
 )
@@ -114,22 +111,6 @@ def announce(stream: SignedStream, **changes: object) -> dict[str, Any]:
     return stream.read()
 
 
-def test_a_folder_is_copied_with_all_that_is_below_it(
-    second: tuple[str, int], source: Path, folder: Path, tmp_path: Path
-) -> None:
-    write(source / "checkpoint-500/model.safetensors", b"weights" * 1000, 5)
-    write(source / "checkpoint-500/global_step500/.metadata", b"m", 6)
-    write(source / "checkpoint-500/empty", b"", 6)
-    (source / "checkpoint-500/link").symlink_to(tmp_path)
-    put(second, source)
-    assert tree(folder) == {
-        "checkpoint-500/model.safetensors": b"weights" * 1000,
-        "checkpoint-500/global_step500/.metadata": b"m",
-        "checkpoint-500/empty": b"",
-    }
-    assert saved(str(folder)) == saved(str(source))
-
-
 def test_two_steps_are_kept_whole_and_what_has_no_step_always(
     second: tuple[str, int], source: Path, folder: Path
 ) -> None:
@@ -144,22 +125,6 @@ def test_two_steps_are_kept_whole_and_what_has_no_step_always(
         *("config.json", "latest", "mine-1.pt"),
         *("model_step20.pt", "model_step30.pt", "optimizer_step20.pt", "optimizer_step30.pt"),
     ]
-
-
-def test_what_comes_back_is_all_of_the_newest_step(
-    second: tuple[str, int], source: Path, folder: Path, tmp_path: Path
-) -> None:
-    for step in (10, 20):
-        write(folder / f"global_step{step}/rank0-of-2.pt", b"0", step)
-        write(folder / f"global_step{step}/rank1-of-2.pt", b"1", step)
-    write(folder / "latest", b"global_step20", 21)
-    write(source / "global_step10/rank0-of-2.pt", b"0", 10)
-    assert _fetch(second, SECRET, str(source)) == ["global_step20", "latest"]
-    assert sorted(tree(source)) == [
-        *("global_step10/rank0-of-2.pt", "global_step20/rank0-of-2.pt"),
-        *("global_step20/rank1-of-2.pt", "latest"),
-    ]
-    assert _fetch(second, SECRET, str(source)) == []
 
 
 def test_each_save_is_copied_once_it_has_stopped_changing(
@@ -257,43 +222,6 @@ def test_whatever_strangers_send_or_leave_unsent_the_next_copy_arrives(
     assert tree(folder) == {"step-1.pt": b"weights"}
     for sock in held:
         sock.close()
-
-
-def test_a_listener_that_died_comes_back(source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_copy, "_REVIVED_S", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = int(taken.getsockname()[1])
-    host = {"name": "node02", "address": "127.0.0.1"}
-    plan = {
-        "checkpoint": {"mode": "local", "dir": str(folder)},
-        "rank": 1,
-        "member": 1,
-        "heartbeat_port": port,
-        "hosts": [host, host],
-        "members": [host, host],
-    }
-    courier = Courier(SimpleNamespace(secret=lambda: SECRET), plan)  # type: ignore[arg-type]
-    courier.start()
-    try:
-        os.kill(courier.pid, signal.SIGKILL)
-        courier.reaped(*os.waitpid(courier.pid, 0))
-        assert courier.pid == 0
-
-        def revived() -> bool:
-            courier.listen()
-            return courier.revive(time.monotonic())
-
-        _await(revived)
-        write(source / "step-1.pt", b"weights", 5)
-        _await(
-            lambda: (
-                checkpoint_copy._try_put(("127.0.0.1", port), SECRET, str(source), saved(str(source))[0]) != ""
-                and tree(folder) == {"step-1.pt": b"weights"}
-            )
-        )
-    finally:
-        courier.end()
-    assert not courier.revive(time.monotonic() + 60)
 
 
 @pytest.mark.parametrize("name", ["../step", ".hidden", "a/b", "step.tmp", ""])

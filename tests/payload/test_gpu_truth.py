@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.resources import payload_dir
 from tests.torch_venv import torch_venv
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gpu_truth.py"
-FAKE = Path(__file__).parent / "fake_cuda"
 
 
 def run(*args: str, **environment: str) -> tuple[int, list[str]]:
@@ -43,23 +41,3 @@ def test_a_training_is_held_against_a_loop_written_by_hand() -> None:
     _, lines = run("--device=cpu", "--only=llm")
     document = json.loads(lines[-1])
     assert document["failed"] == {} and document["ratios"]["llm"] > 0
-
-
-def python(script: str, **environment: str) -> str:
-    """What it prints, on GPUs that are none."""
-    done = subprocess.run(
-        [f"{torch_venv()}/bin/python", "-B", "-c", script, str(PROGRAM.parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(FAKE),
-            "OMP_NUM_THREADS": "1",
-            "NODECTL_FAKE_PAYLOAD": str(payload_dir().parent),
-            **environment,
-        },
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout

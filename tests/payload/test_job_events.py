@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.evidence import line_of
 from tests.payload.fleet import Fleet
 
 UP = "import os, sys, time\nprint('up', flush=True)\n"
@@ -106,23 +105,13 @@ def test_the_guard_reports_for_a_lone_host_whose_supervisor_is_killed(tmp_path: 
         fleet.close()
 
 
-@pytest.mark.parametrize(
-    ("argv", "problem"),
-    [
-        (["/nowhere/at/all"], "on_event: job_ended: /nowhere/at/all could not be started: No such file or directory"),
-        (["sh", "-c", "echo no route >&2; exit 6"], "no route\non_event: job_ended: sh ended with exit status 6"),
-        (["sleep", "600"], "on_event: job_ended: sleep was killed: it did not end within 10 s"),
-    ],
-)
-def test_a_program_that_fails_is_logged_and_changes_nothing_of_the_job(
-    tmp_path: Path, argv: list[str], problem: str
-) -> None:
+def test_a_program_that_fails_is_logged_and_changes_nothing_of_the_job(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 1)
-    job_id = fleet.launch(UP, on_event=argv)
-    waited_s = fleet.wait_settled(job_id)
+    job_id = fleet.launch(UP, on_event=["sh", "-c", "echo no route >&2; exit 6"])
+    fleet.wait_settled(job_id)
     log = fleet.state(0) / "jobs" / job_id / "supervisor.log"
-    assert fleet.report(0, job_id)["state"]["state"] == "finished" and waited_s < 9
-    fleet.wait(lambda: problem in log.read_text())
+    assert fleet.report(0, job_id)["state"]["state"] == "finished"
+    fleet.wait(lambda: "no route\non_event: job_ended: sh ended with exit status 6" in log.read_text())
 
 
 def test_ranks_do_not_inherit_the_words_of_the_program(fleet: Fleet) -> None:
@@ -134,15 +123,6 @@ def test_ranks_do_not_inherit_the_words_of_the_program(fleet: Fleet) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_program_outlives_the_attempt_in_which_it_was_started(fleet: Fleet) -> None:
-    script = UP + "if os.environ['RANK'] == '2':\n    os.kill(os.getpid(), 9)\ntime.sleep(1000)\n"
-    slow = ["sh", "-c", f"sleep 8; cat >> {fleet.root}/events; echo >> {fleet.root}/events"]
-    job_id = fleet.launch(script, restarts=1, nodes=3, least_nodes=3, on_event=slow)
-    fleet.wait_settled(job_id)
-    assert [event["event"] for event in events(fleet, 2)] == ["job_restarted", "job_ended"]
-
-
-@pytest.mark.slow
 def test_reports_a_standstill(fleet: Fleet) -> None:
     script = UP + "for step in range(1, 100):\n    print(f'step {step}/99 loss 1.0', flush=True)\n"
     job_id = fleet.launch(script + "    time.sleep(45 if step == 60 else 0.2)\n", on_event=hook(fleet.root))
@@ -151,10 +131,3 @@ def test_reports_a_standstill(fleet: Fleet) -> None:
     assert (stall["event"], end["event"]) == ("job_stalled", "job_ended")
     assert re.search(r"has made no progress for [2-4]\d s", stall["summary"]), stall
     assert 20 <= stall["details"]["stalled_s"] < 50
-
-
-def test_the_line_of_a_traceback_is_the_users_own() -> None:
-    frames = ("/n/jobs/x/code/train.py", 41), ("/venv/torch/nn.py", 900)
-    text = "".join(f'  File "{path}", line {number}, in f\n    x\n' for path, number in frames)
-    assert line_of(text) == "train.py line 41"
-    assert line_of('  File "/a/b.py", line 3, in f') == "b.py line 3" and line_of("") == ""

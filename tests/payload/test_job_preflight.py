@@ -52,7 +52,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "engine": "",
         "numa_binding": False,
         "nsys": False,
-        "inspect": None,
     }
     [answer] = run("look", {**request, **changes}, state)
     return answer

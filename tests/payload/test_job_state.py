@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,31 +96,6 @@ def test_a_job_whose_state_was_lost_is_seen_stopped_and_removed(fleet: Fleet, te
     fleet.wait_settled(job_id)
     assert processes_of(job_id) == []
     assert answer(fleet.ctl(0, "clean", job_id))[0]["removed"] is True
-
-
-@pytest.mark.slow
-def test_all_that_hold_a_job_whose_state_was_lost_end_with_it_though_they_are_frozen(fleet: Fleet) -> None:
-    """The supervisor is found by its words; its guard has the same ones."""
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    state = fleet.state(0) / "jobs" / job_id / "state.json"
-    told = json.loads(state.read_text())
-    keepers = [told["containment"]["outer"], told["pid"]]
-    for pid in keepers:
-        os.kill(pid, signal.SIGSTOP)
-    state.write_text("")
-    (row,) = answer(fleet.ctl(0, "stop", job_id))
-    assert (row["state"]["state"], row["alive"], row["processes"]) == ("stopped", False, 0)
-    fleet.wait(lambda: not any(is_running(pid) for pid in keepers), 10.0)
-    fleet.wait_settled(job_id)
-
-
-def is_running(pid: int) -> bool:
-    """And no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_plan_of_another_version_is_refused_with_what_to_do(fleet: Fleet) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,21 +189,6 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
     assert fleet.report(1, job_id)["state"]["state"] == "failed"
 
 
-@pytest.mark.slow
-def test_a_stop_keeps_that_supervisor_and_guard_died_before_it(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    supervisor = fleet.report(1, job_id)["state"]["pid"]
-    for pid in [*children(supervisor), supervisor]:
-        os.kill(pid, signal.SIGKILL)
-    fleet.wait_settled(job_id)
-    for _ in range(2):
-        assert fleet.ctl(1, "stop", job_id).returncode == 0
-        assert fleet.report(1, job_id)["state"]["state"] == "stopped"
-        assert failures(fleet.report(1, job_id)) == [("supervisor", None)]
-    assert left_over(job_id) == []
-
-
 def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
@@ -215,25 +199,6 @@ def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fl
     frozen = fleet.report(1, job_id)["state"]["failures"]
     assert [item["kind"] for item in frozen] == ["supervisor"]
     assert "stopped (SIGSTOP) for 5 s" in frozen[0]["message"]
-    assert left_over(job_id) == []
-
-
-@pytest.mark.slow
-def test_a_short_stop_of_everything_ends_nothing(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    pids = [fleet.report(rank, job_id)["state"]["pid"] for rank in range(3)]
-    everything = [*pids, *processes_of(job_id)]
-    everything += [fleet.report(rank, job_id)["state"]["containment"]["outer"] for rank in range(3)]
-    for pid in everything:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(8)  # more than the lease
-    for pid in everything:
-        os.kill(pid, signal.SIGCONT)
-    time.sleep(7)
-    assert {report["state"]["state"] for report in fleet.reports(job_id)} == {"running"}
-    fleet.ctl(0, "stop", job_id)
-    fleet.wait_settled(job_id)
     assert left_over(job_id) == []
 
 
@@ -248,15 +213,6 @@ def test_without_its_guard_the_job_ends_and_says_so(fleet: Fleet, number: int) -
     assert (cause["kind"], cause["rank"]) == ("supervisor", None)
     assert "guards the job" in cause["message"]
     assert left_over(job_id) == []
-
-
-@pytest.mark.slow
-def test_stop_does_not_wait_for_a_deaf_supervisor(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP, lease_s=60.0)
-    fleet.wait_up(job_id, "up", 2)
-    os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGSTOP)
-    stopped = answer(fleet.ctl(1, "stop", job_id))[0]
-    assert (stopped["state"]["state"], stopped["alive"], stopped["processes"]) == ("stopped", False, 0)
 
 
 def test_no_rank_starts_before_every_host_was_heard(fleet: Fleet) -> None:
@@ -299,12 +255,3 @@ def test_clean_keeps_what_runs(fleet: Fleet) -> None:
     answers = answer(fleet.ctl(0, "clean"))
     assert {row["id"]: row["removed"] for row in answers} == {running: False, ended: True}
     assert not (fleet.state(0) / "jobs" / ended).exists()
-
-
-def test_checkpoint_survey(fleet: Fleet) -> None:
-    answers = [answer(fleet.ctl(rank, "survey", "state:demo", "tok", role))[0]
-               for rank, role in ((0, "mark"), (1, "look"))]  # fmt: skip
-    assert [row["sees_token"] for row in answers] == [True, False]
-    assert fleet.ctl(0, "survey", "state:demo", "tok", "clear").returncode == 0
-    assert list((fleet.state(0) / "checkpoints" / "demo").iterdir()) == []
-    assert fleet.ctl(0, "survey", "relative", "tok", "look").returncode == 1

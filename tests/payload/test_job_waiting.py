@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.payload.jobs import living, waiting
-from nodectl.payload.jobs.ranks import Rank
+from nodectl.payload.jobs import waiting
 
 _CHILD = "import os, subprocess, time\ndef load():\n    {}\nload()\n"
 
@@ -63,19 +61,3 @@ def test_the_call_and_what_it_is_of(tmp_path: Path, load: str, call: str) -> Non
         until(lambda: call.format(tmp_path) in waiting.call(pid))
         if "sleep 100" in call:
             assert [(row["command"], row["state"]) for row in waiting.helpers(pid)] == [("sleep 100", "S")]
-
-
-def test_a_process_that_is_gone_waits_for_nothing() -> None:
-    assert (waiting.call(2**22 + 1), waiting.helpers(2**22 + 1)) == ("", [])
-
-
-@pytest.mark.skipif(not shutil.which("py-spy"), reason="there is no py-spy here")
-def test_py_spy_tells_the_stack_of_who_writes_none_stopped_or_not(tmp_path: Path) -> None:
-    with running(tmp_path, "time.sleep(100)") as pid:
-        until(lambda: "nanosleep" in waiting.call(pid))
-        for number in (18, 19):
-            os.kill(pid, number)
-            (row,) = living.look(str(tmp_path), [Rank(pid, 0, 3, 0, -1)])
-            assert row["by"] == "py-spy"
-            assert [frame.rpartition("/")[2] for frame in row["stack"]] == ["train.py:3 load", "train.py:4 <module>"]
-        os.kill(pid, 18)

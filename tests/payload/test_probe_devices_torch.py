@@ -150,52 +150,40 @@ def parts() -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp8"])
-def test_a_wrong_element_of_a_product_is_found_and_rounding_is_not(parts: Any, name: str) -> None:
-    assert parts[name] == [[8 * 96, 0], [8 * 96, 2]]
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        # a wrong element of a product is found, and rounding is not; what is no number is off by more than any
+        *((name, [[8 * 96, 0], [8 * 96, 2]]) for name in ("fp32", "bf16", "fp8")),
+        ("no number", [1, float("inf")]),
+        # _scaled_mm of torch 2.1 was once refused with an option too many, then taken; twice
+        ("torch 2.1", ["", 0, 2]),
+        ("again", True),
+        ("other", False),
+        ("found", [3, True, 0, 0, 4]),
+        # every byte of a copy is looked at
+        ("bytes", [0, 2]),
+        ("patterns", True),
+        ("lossy", 1),
+        ("halved", [16 << 20, 3]),
+        ("others pass", True),
+        # a seed gives the same bits, and another one others; a single flipped bit is counted, also of no number
+        ("digests", [True, False]),
+        ("repeated", [[5, 0], [5, 2]]),
+        # a device that compares wrongly is found by the processor
+        ("blind", [2, 1]),
+    ],
+)
+def test_parts_of_the_programs(parts: Any, part: str, told: object) -> None:
+    assert parts[part] == told
 
 
-def test_what_is_no_number_is_off_by_more_than_any(parts: Any) -> None:
-    assert parts["no number"] == [1, float("inf")]
-
-
-def test_fp8_of_torch_2_1_is_multiplied_or_said_to_be_missing(parts: Any) -> None:
-    """The options of _scaled_mm and the GPUs that have it differ; what is broken is no lack."""
-    # once refused with an option too many, then taken; twice
-    assert parts["torch 2.1"] == ["", 0, 2]
-    assert parts["refused"].endswith("only supported on CUDA devices with compute capability >= 9.0")
-    assert parts["broken"].startswith("CUDA error")
-
-
-def test_operands_come_from_a_seed_and_are_normal(parts: Any) -> None:
-    assert parts["again"] and not parts["other"]
+def test_operands_are_normal_and_errors_are_told_from_lacks(parts: Any) -> None:
     mean, deviation = parts["normal"]
     assert abs(mean) < 0.05 and abs(deviation - 1) < 0.05
-
-
-def test_shapes_stay_within_the_memory_and_runs_within_their_number(parts: Any) -> None:
     assert parts["within"] in ([256, 256, 256], [512, 512, 512])
-    assert parts["found"] == [3, True, 0, 0, 4]
-
-
-def test_every_byte_of_a_copy_is_looked_at(parts: Any) -> None:
-    assert parts["bytes"] == [0, 2] and parts["patterns"] and parts["lossy"] == 1
-
-
-def test_less_is_taken_where_memory_is_short(parts: Any) -> None:
-    assert parts["halved"] == [16 << 20, 3] and parts["others pass"]
-
-
-def test_a_seed_gives_the_same_bits_and_another_one_others(parts: Any) -> None:
-    assert parts["digests"] == [True, False]
-
-
-def test_a_single_flipped_bit_of_a_repeated_product_is_counted(parts: Any) -> None:
-    assert parts["repeated"] == [[5, 0], [5, 2]], "what is no number is alike if its bits are"
-
-
-def test_a_device_that_compares_wrongly_is_found_by_the_processor(parts: Any) -> None:
-    assert parts["blind"] == [2, 1]
+    assert parts["refused"].endswith("only supported on CUDA devices with compute capability >= 9.0")
+    assert parts["broken"].startswith("CUDA error")
 
 
 def test_products_on_processors() -> None:
