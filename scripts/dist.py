@@ -11,14 +11,12 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.version import Version
@@ -29,9 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # of the collection's members; hatchling has the same for those of the wheel
 _DATE = int(os.environ.get("SOURCE_DATE_EPOCH", "1580601600"))
 _CYCLONEDX = "cyclonedx-bom>=7,<8"
-# its first line names what it was made of: name, version and licence of each
-_BUNDLED = "nodectl/report/page/echarts.min.js"
-_NAMED = re.compile(r"([A-Za-z][\w ]*?) (\d[\d.]*) \(([\w.-]+)\)")
 
 
 def main() -> None:
@@ -95,7 +90,7 @@ def semantic(version: str) -> str:
 
 
 def sbom(out: Path, wheel: Path) -> Path:
-    """CycloneDX 1.6: what an environment holds into which the wheel was installed, and what the wheel itself brings."""
+    """CycloneDX 1.6: what an environment holds into which the wheel was installed."""
     path = out / f"nodectl-{version_of(wheel)}.cdx.json"
     with tempfile.TemporaryDirectory() as folder:
         python = f"{folder}/bin/python"
@@ -108,7 +103,6 @@ def sbom(out: Path, wheel: Path) -> Path:
     document = json.loads(path.read_text(encoding="utf-8"))
     itself = document["metadata"]["component"]
     itself |= {"version": version_of(wheel), "hashes": [{"alg": "SHA-256", "content": digest(wheel)}]}
-    itself["components"] = list(_bundled(wheel))
     path.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return path
 
@@ -143,22 +137,6 @@ def _with_version(artifact: Path, version: str) -> bytes:
             member.size, member.mtime = len(data), _DATE
             new.addfile(member, io.BytesIO(data) if file else None)
     return gzip.compress(packed.getvalue(), mtime=_DATE)
-
-
-def _bundled(wheel: Path) -> Iterator[dict[str, object]]:
-    """Yield the components that the report's script was made of."""
-    with zipfile.ZipFile(wheel) as archive, archive.open(_BUNDLED) as script:
-        banner = script.readline().decode()
-    for name, version, licence in _NAMED.findall(banner):
-        package = name.split()[-1].lower()
-        yield {
-            "bom-ref": f"{package}=={version}",
-            "type": "library",
-            "name": package,
-            "version": version,
-            "purl": f"pkg:npm/{package}@{version}",
-            "licenses": [{"license": {"id": licence, "acknowledgement": "declared"}}],
-        }
 
 
 if __name__ == "__main__":

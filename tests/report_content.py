@@ -19,8 +19,19 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, GpuNic, NodeGpu, NodeNic, NodeTopology, SwitchLoad
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.report.page.blocks import Nature, Origin
-from nodectl.report.page.content import Benched, Content, Found, Launched, Measured, Past, Trend, Tuned, Wired
+from nodectl.report.page.content import (
+    Benched,
+    Content,
+    Found,
+    Launched,
+    Measured,
+    Nature,
+    Origin,
+    Past,
+    Trend,
+    Tuned,
+    Wired,
+)
 
 HOSTILE = "</script><script>window.broken=1</script><!--<img src=x onerror=window.broken=2>\u202e\x1b[31m&\"'"
 NOW = 1_790_000_000.0

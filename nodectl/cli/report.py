@@ -35,8 +35,19 @@ from nodectl.model.verdict import Verdict
 from nodectl.probes.registry import kind_of
 from nodectl.recordings.source import Source
 from nodectl.report.jobs import job_document
-from nodectl.report.page.blocks import Nature, Origin
-from nodectl.report.page.content import Benched, Content, Found, Launched, Measured, Past, Trend, Tuned, Wired
+from nodectl.report.page.content import (
+    Benched,
+    Content,
+    Found,
+    Launched,
+    Measured,
+    Nature,
+    Origin,
+    Past,
+    Trend,
+    Tuned,
+    Wired,
+)
 from nodectl.report.page.page import report_html
 from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import variables_graph
@@ -212,11 +223,14 @@ def _node(document: Mapping[str, Any]) -> NodeTopology:
     gpus = values_of(NodeGpu, list(document["gpu_details"].values()))
     if unknown := set(uses) - {gpu.name for gpu in gpus}:
         raise ValueError(f"gpu_nic names GPUs that gpu_details has not: {', '.join(sorted(unknown))}")
+    gpu_nic = dict(zip(uses, values_of(GpuNic, list(uses.values())), strict=True))
+    if strange := {use.nic for use in gpu_nic.values() if use.nic} - set(document["nic_details"]):
+        raise ValueError(f"gpu_nic names NICs that nic_details has not: {', '.join(sorted(strange))}")
     return NodeTopology(
         gpus=gpus,
         nics=values_of(NodeNic, list(document["nic_details"].values())),
         links={row: {str(column): str(link) for column, link in columns.items()} for row, columns in links.items()},
-        gpu_nic=dict(zip(uses, values_of(GpuNic, list(uses.values())), strict=True)),
+        gpu_nic=gpu_nic,
         recorded=str(document.get("recorded") or ""),
     )
 

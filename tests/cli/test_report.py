@@ -13,8 +13,7 @@ from nodectl.errors import UsageError
 from nodectl.ledger.history.store import History
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.report.page.blocks import Nature
-from nodectl.report.page.content import Content
+from nodectl.report.page.content import Content, Nature
 from nodectl.trials import store
 from tests.conftest import Cli
 from tests.report_content import NOW, acceptance, verdicts
@@ -36,7 +35,11 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     told = json.loads(nodectl("--replay", "dgx-a100", "--output", "json", "report", "-o", str(out)).stdout)
     page = out.read_text(encoding="utf-8")
     assert told == {"schema": "nodectl.report/1", "file": str(out), "bytes": out.stat().st_size}
-    assert "Fleet report: dgx-a100" in page and "RECORDED DATA" in page and "8 GPUs and 10 RDMA NICs" in page
+    assert (
+        "Fleet report: dgx-a100" in page
+        and "RECORDED DATA" in page
+        and "8 x NVIDIA A100-SXM4-80GB, 10 RDMA NICs" in page
+    )
 
     saved = []
     for command in ("health", "topology"):
@@ -50,7 +53,7 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     nodectl("-i", str(tmp_path / "<b>.ini"), "report", "--no-hosts", *saved, "-o", str(again))
     page = again.read_text(encoding="utf-8")
     assert f"<title>Fleet report: {tmp_path.name}/&lt;b&gt;.ini</title>" in page
-    assert "8 GPUs and 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
+    assert "8 x NVIDIA A100-SXM4-80GB, 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,20 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     [
         ({"schema": "nodectl.probe/2", "measurements": []}, "no result that a report shows"),
         ({"schema": "nodectl.probe/1", "measurements": [{"probe": 7}], "findings": []}, "malformed nodectl.probe/1"),
+        (
+            {
+                "schema": "nodectl.topology/1",
+                "hosts": {
+                    "n1": {
+                        "gpu_nic": {"GPU0": {"nic": "NIC7", "device": "mlx5_7", "link": "PIX", "why": ""}},
+                        "links": {},
+                        "gpu_details": {"GPU0": {"name": "GPU0"}},
+                        "nic_details": {},
+                    }
+                },
+            },
+            "NICs that nic_details has not: NIC7",
+        ),
         ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
         ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "finite number"),
     ],

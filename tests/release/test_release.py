@@ -225,13 +225,12 @@ def test_wheel_and_sdist_run_with_each_python(version: str, built: Built, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_list_of_parts_has_what_is_installed_and_what_is_bundled(built: Built, tmp_path: Path) -> None:
+def test_the_list_of_parts_has_what_is_installed(built: Built, tmp_path: Path) -> None:
     document = json.loads(sbom(tmp_path, built.wheel).read_text())
     itself = document["metadata"]["component"]
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     assert (itself["name"], itself["version"]) == ("nodectl", version_of(built.wheel))
     assert itself["hashes"] == [{"alg": "SHA-256", "content": digest(built.wheel)}]
-    assert [part["name"] for part in itself["components"]] == ["echarts", "zrender", "tslib"]
     parts = {part["name"]: part for part in document["components"]}
     # what it names, and what those need
     assert {"ansible-core", "click", "paramiko", "MarkupSafe"} <= set(parts)

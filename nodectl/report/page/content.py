@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from nodectl.model.acceptance import Acceptance
@@ -11,8 +12,35 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.topology import Fabric, NodeTopology
 from nodectl.model.verdict import Verdict
-from nodectl.report.page.blocks import Origin
 from nodectl.report.series import KindOf
+
+
+class Nature(StrEnum):
+    """The nature of the hosts that figures are of; `untold` where a saved file does not say."""
+
+    MEASURED = "measured"
+    LAB = "lab"
+    RECORDED = "recorded"
+    UNTOLD = "untold"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Hold where a figure is from: `source` is a recording's name, a file or the history."""
+
+    nature: Nature
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        """For the caption: recorded and lab data are called so."""
+        nature = {
+            Nature.MEASURED: "measured on these hosts",
+            Nature.LAB: "LAB DATA: hosts of one machine, no hardware",
+            Nature.RECORDED: "RECORDED DATA: replayed, not measured now",
+            Nature.UNTOLD: "of hosts that the file does not describe",
+        }[self.nature]
+        return f"{nature} ({self.source})" if self.source else nature
 
 
 def _plain(_: str) -> MeasurementKind:

@@ -1,144 +1,186 @@
-"""A report from its content: jobs, tuning, articles, wiring and history as sections, and the order of all."""
+"""A report from its content: wiring, tuning, jobs, articles and history as sections, and the order of all."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, format_size
-from nodectl.model.acceptance import Acceptance
 from nodectl.model.job import JobState
 from nodectl.model.status import Status
-from nodectl.model.topology import Fabric, NodeTopology, between
+from nodectl.model.topology import Fabric, NodeTopology
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.report.page.blocks import (
-    SYMBOLS,
-    Block,
-    Cell,
-    Chart,
-    ChartKind,
-    Fold,
-    Mark,
-    Number,
-    Page,
-    Section,
-    Table,
-    Tally,
-    Text,
-    page_html,
-)
+from nodectl.report.page.blocks import Block, Cell, Fold, Mark, Number, Section, Table, Text, page_html
 from nodectl.report.page.content import Benched, Content, Found, Launched, Past, Trend, Tuned, Wired
 from nodectl.report.page.figures import figures_section
-from nodectl.report.page.fleet import findings_section, fleet_sections, origin_of
-from nodectl.report.topology import alike
+from nodectl.report.page.fleet import clock, findings_section, hosts_section, origin_of
+from nodectl.report.topology import alike, fabric_text, nodes_text
 
-_MOST_JOBS = 40
 _MOST_FAILURES = 20
 _SHOWN_CONSEQUENCES = 8
-_STATUSES = {
+# a fleet of more kinds of wiring shows the largest groups; the others are named
+_MOST_KINDS = 4
+_LATEST_S = 253_370_764_800  # in the year 9999
+_JOB_STATUSES = {
     JobState.FINISHED: Status.OK,
     JobState.FAILED: Status.FAILED,
     JobState.STOPPED: Status.WARNING,
     JobState.UNKNOWN: Status.UNKNOWN,
 }
+_OUTCOME_STATUSES = {
+    Outcome.WORSE: Status.FAILED,
+    Outcome.BETTER: Status.OK,
+    Outcome.UNKNOWN: Status.UNKNOWN,
+    Outcome.NOISE: Status.SKIPPED,
+}
 
 
-def jobs_section(launched: Sequence[Launched]) -> Section:
-    """Return the latest jobs, newest first, and their failures."""
+def report_html(content: Content) -> str:
+    """Return one HTML file that fetches nothing and runs nothing."""
+    facts = (f"made {content.made} by nodectl {content.nodectl}", *content.notes)
+    return page_html(content.title, facts, _sections(content))
+
+
+def _sections(content: Content) -> list[Section]:
+    acceptances = sorted(content.acceptances, key=lambda one: -one.began)
+    latest = acceptances[0] if acceptances else None
+    seen = (Found(tuple(one.finding for one in latest.seen), origin_of(latest)),) if latest else ()
+    return [
+        hosts_section(latest, acceptances[1:], content.found),
+        findings_section((*seen, *content.found)),
+        _wiring_section(content.wired),
+        figures_section(latest, content.measured, content.kind_of),
+        _tuning_section(content.tuned),
+        _jobs_section(content.launched),
+        _articles_section(content.benched),
+        _history_section(content.past),
+    ]
+
+
+def _wiring_section(wired: Sequence[Wired]) -> Section:
+    missing = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
+    return Section("wiring", "Wiring", missing, tuple(chain.from_iterable(map(_wiring, wired))))
+
+
+def _wiring(one: Wired) -> Iterator[Block]:
+    kinds = alike(one.nodes)
+    shown = {host: one.nodes[host] for hosts, _ in kinds[:_MOST_KINDS] for host in hosts}
+    if shown:
+        yield Text(nodes_text(shown), pre=True)
+    for hosts, node in kinds[:_MOST_KINDS]:
+        yield _gpus(f"GPUs of {fold(hosts)}", node, one)
+    left = [host for hosts, _ in kinds[_MOST_KINDS:] for host in hosts]
+    if left:
+        yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring: {fold(left)}.")
+    if one.fabric is not None and one.fabric.switches:
+        yield Text(fabric_text(one.fabric), pre=True)
+        yield _switches(one.fabric, one)
+
+
+def _gpus(caption: str, node: NodeTopology, one: Wired) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for gpu in node.gpus:
+        use = node.gpu_nic.get(gpu.name)
+        slot = f"x{gpu.pcie_width}" if gpu.pcie_width else ""
+        if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
+            pcie: Cell = Mark(Status.WARNING, f"{slot} of x{gpu.pcie_width_max}")
+        else:
+            pcie = slot
+        nic = (use.device or use.nic if use else None) or "none"
+        link, why = (use.link or "", use.why) if use else ("", "")
+        rows.append((gpu.name, gpu.model or "", gpu.numa or "", pcie, nic, link, why))
+    return Table(caption, ("GPU", "Model", "NUMA node", "PCIe", "NIC", "Link", "Why"), rows, one.origin)
+
+
+def _switches(fabric: Fabric, one: Wired) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (load.switch, *(Number(str(value)) for value in (load.tier, load.hosts, load.ports_down, load.ports_up)))
+        for load in fabric.switches
+    ]
+    return Table("Switches", ("Switch", "Tier", "Hosts", "Ports down", "Ports up"), rows, one.origin)
+
+
+def _tuning_section(tuned: Sequence[Tuned]) -> Section:
+    missing = "No trial was run: `nodectl tune trial`."
+    return Section("tuning", "Tuning", missing, tuple(chain.from_iterable(map(_tuning, tuned))))
+
+
+def _tuning(one: Tuned) -> Iterator[Block]:
+    state = "" if one.complete else " It ended early."
+    yield Text(f"{one.name}: {len(one.verdicts)} verdicts against {one.baseline}.{state}")
+    largest = max((abs(verdict.gain_percent or 0) for verdict in one.verdicts), default=0)
+    rows = [_verdict(verdict, largest) for verdict in sorted(one.verdicts, key=_gravity)]
+    columns = ("Profile", "Probe", "What", "Size", "Verdict", "Gain", "95 % interval", "Noise", "Pairs", "Reason")
+    yield Table(f"{one.name}: verdicts", columns, rows, one.origin)
+
+
+def _gravity(verdict: Verdict) -> tuple[object, ...]:
+    """Losses, wins, what is undecided, noise; of each the largest first, means before what they are of."""
+    rank = list(_OUTCOME_STATUSES).index(verdict.verdict)
+    return not verdict.is_regression, rank, not verdict.is_mean, -abs(verdict.gain_percent or 0)
+
+
+def _verdict(verdict: Verdict, largest: float) -> tuple[Cell, ...]:
+    gain, interval = verdict.gain_percent, verdict.interval_percent
+    failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
+    return (
+        verdict.profile,
+        verdict.probe,
+        verdict.subject,
+        Number("" if verdict.size_bytes is None else format_size(verdict.size_bytes)),
+        Mark(_OUTCOME_STATUSES[verdict.verdict], verdict.verdict),
+        Number("" if gain is None else f"{gain:+.1f} %", abs(gain) / largest if gain else None),
+        Number("" if interval is None else f"{interval[0]:+.1f} % to {interval[1]:+.1f} %"),
+        Number("" if verdict.noise_percent is None else f"{verdict.noise_percent:.1f} %"),
+        Number(f"{verdict.pairs}{failed}"),
+        verdict.reason,
+    )
+
+
+def _jobs_section(launched: Sequence[Launched]) -> Section:
+    """Return the jobs, newest first, and their failures; a saved job may hold values of any type."""
     missing = "No job was seen: `nodectl launch`; `nodectl report` asks the hosts for theirs."
-    blocks = chain.from_iterable(_blocks(one) for one in launched if one.jobs)
-    return Section("jobs", "Jobs", tuple(blocks), missing)
+    return Section("jobs", "Jobs", missing, tuple(chain.from_iterable(_jobs(one) for one in launched if one.jobs)))
 
 
-def _blocks(one: Launched) -> Iterator[Block]:
+def _jobs(one: Launched) -> Iterator[Block]:
     jobs = sorted(one.jobs, key=lambda job: -(_seconds(job.get("started_at")) or 0.0))
-    spans = {id(job): _spans(job) for job in jobs}
-    drawn = [job for job in jobs[:_MOST_JOBS] if spans[id(job)]]
-    table = _table(jobs, one)
-    if drawn:
-        rows = [{"name": _name(job), "spans": spans[id(job)]} for job in drawn]
-        failed = sum(1 for job in jobs if _state(job) is JobState.FAILED)
-        summary = f"Timeline of {len(drawn)} jobs; {failed} of {len(jobs)} failed."
-        yield Chart(ChartKind.TIMELINE, "Jobs, a bar for each attempt", summary, {"rows": rows}, table, one.origin)
-    else:
-        yield table
+    longest = max((_took(job) or 0.0 for job in jobs), default=0.0)
+    columns = ("Job", "State", "Operator", "Started", "Took", "Attempts", "Hosts", "Script", "What failed first")
+    yield Table("Jobs, newest first", columns, [_job(job, longest) for job in jobs], one.origin)
     for job in [job for job in jobs if isinstance(job.get("first_failure"), dict)][:_MOST_FAILURES]:
         yield _failure(job, job["first_failure"])
 
 
-def _name(job: Mapping[str, Any]) -> str:
-    return f"{job.get('id') or '?'} {job.get('script') or ''}".strip()
+def _job(job: Mapping[str, Any], longest: float) -> tuple[Cell, ...]:
+    started, took, cause = _seconds(job.get("started_at")), _took(job), job.get("first_failure")
+    states = {state.value: state for state in JobState}
+    state = states.get(str(job.get("state")), JobState.UNKNOWN)
+    return (
+        str(job.get("id") or "?"),
+        Mark(_JOB_STATUSES.get(state, Status.SKIPPED), state),
+        str(job.get("operator") or ""),
+        "" if started is None else clock(started),
+        Number("" if took is None else f"{took:,.0f} s", took / longest if took and took > 0 else None),
+        Number(str(len(_list(job.get("past_attempts"))) + 1)),
+        fold(map(str, _list(job.get("hosts")))),
+        str(job.get("script") or ""),
+        _where(cause) if isinstance(cause, dict) else "",
+    )
 
 
-def _state(job: Mapping[str, Any]) -> JobState:
-    try:
-        return JobState(str(job.get("state")))
-    except ValueError:
-        return JobState.UNKNOWN
+def _took(job: Mapping[str, Any]) -> float | None:
+    started, ended = _seconds(job.get("started_at")), _seconds(job.get("ended_at"))
+    return None if started is None or ended is None else ended - started
 
 
 def _seconds(value: object) -> float | None:
-    """Return the seconds since 1970 between then and the year 9999, or nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 253_370_764_800:
-        return None
-    return float(value)
-
-
-def _spans(job: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Its attempts: those that failed and were followed by another, then the newest."""
-    state, status = _state(job), _status(_state(job))
-    past = [one for one in _list(job.get("past_attempts")) if isinstance(one, dict)]
-    spans = []
-    for one in past:
-        begun, ended = _seconds(one.get("started_at")), _seconds(one.get("ended_at"))
-        if begun is not None and ended is not None:
-            spans.append(_span(begun, ended, Status.FAILED, f"attempt {one.get('number')}: failed"))
-    started, ended = _seconds(job.get("started_at")), _seconds(job.get("ended_at"))
-    begun = max([float(str(span["to"])) / 1000 for span in spans], default=started)
-    if begun is not None:
-        word = state.value if ended is not None else f"{state.value}, not ended when it was asked"
-        spans.append(_span(begun, max(begun, ended if ended is not None else begun), status, word))
-    return spans
-
-
-def _span(begun: float, ended: float, status: Status, word: str) -> dict[str, object]:
-    return {
-        "from": 1000 * begun,
-        "to": 1000 * ended,
-        "status": status.value,
-        "symbol": SYMBOLS[status],
-        "word": word,
-    }
-
-
-def _status(state: JobState) -> Status:
-    return _STATUSES.get(state, Status.SKIPPED)
-
-
-def _table(jobs: Sequence[Mapping[str, Any]], one: Launched) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for job in jobs:
-        started, ended = _seconds(job.get("started_at")), _seconds(job.get("ended_at"))
-        cause = job.get("first_failure")
-        rows.append(
-            (
-                str(job.get("id") or "?"),
-                Mark(_status(_state(job)), _state(job).value),
-                str(job.get("operator") or ""),
-                "" if started is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)),
-                "" if started is None or ended is None else f"{ended - started:,.0f} s",
-                fold(map(str, _list(job.get("hosts")))),
-                str(job.get("script") or ""),
-                _where(cause) if isinstance(cause, dict) else "",
-            )
-        )
-    columns = ("Job", "State", "Operator", "Started", "Took", "Hosts", "Script", "What failed first")
-    return Table("Jobs, newest first", columns, rows, one.origin)
+    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LATEST_S
+    return float(str(value)) if is_time else None
 
 
 def _where(cause: Mapping[str, Any]) -> str:
@@ -151,103 +193,29 @@ def _failure(job: Mapping[str, Any], cause: Mapping[str, Any]) -> Fold:
     lines += [f"Evidence: {line}" for line in _list(cause.get("evidence"))]
     lines += [f"What to do: {cause['remedy']}"] if cause.get("remedy") else []
     followed = [_where(one) for one in _list(job.get("consequences")) if isinstance(one, dict)]
-    lines += [f"Then: {line}" for line in followed[:_SHOWN_CONSEQUENCES]]
-    left = len(followed) - _SHOWN_CONSEQUENCES
-    lines += [f"Then {left} more."] if left > 0 else []
+    lines += [f"Then: {few(followed, _SHOWN_CONSEQUENCES)}"] if followed else []
     text = str(cause.get("traceback") or "").rstrip() or str(cause.get("message") or "")
+    name = f"{job.get('id') or '?'} {job.get('script') or ''}".strip()
     blocks = (*map(Text, lines), *([Text(text, pre=True)] if text else []))
-    return Fold(Mark(Status.FAILED, "failed"), f"{_name(job)}: {_where(cause)}", blocks)
+    return Fold(Mark(Status.FAILED, "failed"), f"{name}: {_where(cause)}", blocks)
 
 
 def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
+    return list(value) if isinstance(value, list | tuple) else []
 
 
-# lines that a chart shows; the table below it has all
-_MOST_LINES = 30
-_TUNING_STATUSES = {
-    Outcome.BETTER: Status.OK,
-    Outcome.NOISE: Status.SKIPPED,
-    Outcome.WORSE: Status.FAILED,
-    Outcome.UNKNOWN: Status.UNKNOWN,
-}
+def _history_section(past: Past | None) -> Section:
+    missing = "The history holds no two runs of one thing: `nodectl probe` keeps what it measures."
+    return Section("history", "History", missing, tuple(_trend(trend, past) for trend in past.trends) if past else ())
 
 
-def tuning_section(tuned: Sequence[Tuned]) -> Section:
-    """Return a chart and a table for each trial."""
-    missing = "No trial was run: `nodectl tune trial`."
-    return Section("tuning", "Tuning", tuple(chain.from_iterable(map(_tuning_blocks, tuned))), missing)
-
-
-def _tuning_blocks(one: Tuned) -> Iterator[Block]:
-    counts = Counter(verdict.verdict for verdict in one.verdicts)
-    state = "" if one.complete else " It ended early."
-    yield Text(f"{one.name}: {len(one.verdicts)} verdicts against {one.baseline}.{state}")
-    yield Tally(tuple((Mark(_TUNING_STATUSES[outcome], outcome.value), counts[outcome]) for outcome in Outcome))
-    ordered = sorted(one.verdicts, key=_gravity)
-    table = _tuning_table(ordered, one)
-    drawn = [verdict for verdict in ordered if verdict.interval_percent is not None][:_MOST_LINES]
-    if not drawn:
-        yield table
-        return
-    shown = f"; drawn: {len(drawn)} of {len(ordered)}" if len(drawn) < len(ordered) else ""
-    caption = f"{one.name}: gain with 95 % interval; grey band: noise of the baseline{shown}"
-    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    data = {"rows": [_line(verdict) for verdict in drawn]}
-    yield Chart(ChartKind.INTERVALS, caption, f"Gains with their intervals: {outcomes}.", data, table, one.origin)
-
-
-def _gravity(verdict: Verdict) -> tuple[object, ...]:
-    """Losses, wins, what is undecided, noise; of each the largest first, means before what they are of."""
-    order = (Outcome.WORSE, Outcome.BETTER, Outcome.UNKNOWN, Outcome.NOISE)
-    return not verdict.is_regression, order.index(verdict.verdict), not verdict.is_mean, -abs(verdict.gain_percent or 0)
-
-
-def _tuning_name(verdict: Verdict) -> str:
-    size = "" if verdict.size_bytes is None else format_size(verdict.size_bytes)
-    return " ".join(filter(None, [verdict.probe, verdict.subject, size, f"({verdict.profile})"]))
-
-
-def _line(verdict: Verdict) -> dict[str, object]:
-    low, high = verdict.interval_percent or (0.0, 0.0)
-    status = _TUNING_STATUSES[verdict.verdict]
-    return {
-        "name": _tuning_name(verdict),
-        "verdict": verdict.verdict.value,
-        "status": status.value,
-        "symbol": SYMBOLS[status],
-        "gain": verdict.gain_percent or 0.0,
-        "low": low,
-        "high": high,
-        "noise": verdict.noise_percent or 0.0,
-    }
-
-
-def _tuning_table(verdicts: Sequence[Verdict], one: Tuned) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for verdict in verdicts:
-        low, high = verdict.interval_percent or (None, None)
-        failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
-        rows.append(
-            (
-                verdict.profile,
-                verdict.probe,
-                verdict.subject,
-                Number("" if verdict.size_bytes is None else format_size(verdict.size_bytes)),
-                Mark(_TUNING_STATUSES[verdict.verdict], verdict.verdict.value),
-                Number(_percent(verdict.gain_percent)),
-                Number("" if low is None or high is None else f"{_percent(low)} to {_percent(high)}"),
-                Number("" if verdict.noise_percent is None else f"{verdict.noise_percent:.1f} %"),
-                Number(f"{verdict.pairs}{failed}"),
-                verdict.reason,
-            )
-        )
-    columns = ("Profile", "Probe", "What", "Size", "Verdict", "Gain", "95 % interval", "Noise", "Pairs", "Reason")
-    return Table(f"{one.name}: verdicts", columns, rows, one.origin)
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:+.1f} %"
+def _trend(trend: Trend, past: Past) -> Table:
+    largest = max(value for _, value in trend.points)
+    rows = [
+        (clock(when), Number(trend.unit.short(value), value / largest if value > 0 else None))
+        for when, value in reversed(trend.points)
+    ]
+    return Table(trend.label, ("Run", "Value"), rows, past.origin)
 
 
 _COLUMNS = ("Measured", "What", "Here", "Unit", "The article", "Its unit", "Its row", "Comparable", "Because")
@@ -259,13 +227,12 @@ _DEEPEST = 8
 _MOST = 10**300
 
 
-def articles_section(benched: Sequence[Benched]) -> Section:
-    """Return a table for each document."""
+def _articles_section(benched: Sequence[Benched]) -> Section:
     missing = "No table of the articles is given: `nodectl --output json bench …` into files, and `--from FILE`."
-    return Section("articles", "Beside the articles", tuple(map(_articles_table, benched)), missing)
+    return Section("articles", "Beside the articles", missing, tuple(map(_beside, benched)))
 
 
-def _articles_table(one: Benched) -> Block:
+def _beside(one: Benched) -> Block:
     rows = list(_rows(one))
     if not rows:
         return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
@@ -278,7 +245,7 @@ def _rows(one: Benched) -> Iterator[tuple[Cell, ...]]:
             reasons = theirs.get("because")
             because = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or "")
             yield (
-                _articles_name(owner),
+                _named(owner),
                 column,
                 *_here(owner, column),
                 Number(_number(theirs.get("value", theirs.get("before")))),
@@ -310,7 +277,7 @@ def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from ((str(name), one) for name, one in article.items() if isinstance(one, dict) and "comparable" in one)
 
 
-def _articles_name(owner: Mapping[str, Any]) -> str:
+def _named(owner: Mapping[str, Any]) -> str:
     conditions = owner.get("conditions")
     fields = {**conditions, **owner} if isinstance(conditions, dict) else owner
     texts = [value for name in _NAMES if isinstance(value := fields.get(name), str)]
@@ -342,124 +309,3 @@ def _number(value: object) -> str:
         return ""
     # whole numbers of JSON have no end, and our figures do
     return digits(value) if isinstance(value, float) or abs(value) < _MOST else str(value)
-
-
-# of more kinds of wiring the largest groups are shown: a fleet of so many kinds is told by its findings
-_MOST_KINDS = 4
-
-
-def wiring_section(wired: Sequence[Wired]) -> Section:
-    """Tables of all that is known; nothing where no host with GPUs was seen."""
-    missing = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
-    return Section("wiring", "Wiring", tuple(chain.from_iterable(map(_wiring_blocks, wired))), missing)
-
-
-def _wiring_blocks(one: Wired) -> Iterator[Block]:
-    kinds = alike(one.nodes)
-    for hosts, node in kinds[:_MOST_KINDS]:
-        names = f"{fold(hosts)} ({counted(len(hosts), 'host')}, wired alike)" if len(hosts) > 1 else hosts[0]
-        yield Text(_words(node))
-        yield _uses(node, names, one)
-    left = [host for hosts, _ in kinds[_MOST_KINDS:] for host in hosts]
-    if left:
-        yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring, not shown here: {fold(left)}.")
-    if one.fabric is not None and one.fabric.switches:
-        yield from _fabric(one.fabric, one)
-
-
-def _words(node: NodeTopology) -> str:
-    uses = [
-        f"{gpu.name} uses {use.device or use.nic} over {use.link or 'an unknown link'}"
-        for gpu in node.gpus
-        if (use := node.gpu_nic.get(gpu.name)) is not None and use.nic is not None
-    ]
-    parts = f"{counted(len(node.gpus), 'GPU')} and {counted(len(node.nics), 'RDMA NIC')}"
-    return f"{parts}. {'; '.join(uses)}."
-
-
-def _uses(node: NodeTopology, names: str, one: Wired) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for gpu in node.gpus:
-        use = node.gpu_nic.get(gpu.name)
-        is_narrow = bool(gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max)
-        slot = f"x{gpu.pcie_width}" if gpu.pcie_width else ""
-        others = sorted({between(node.links, gpu.name, other.name) or "?" for other in node.gpus if other is not gpu})
-        rows.append(
-            (
-                gpu.name,
-                gpu.model or "",
-                gpu.numa or "",
-                Mark(Status.WARNING, f"{slot} of x{gpu.pcie_width_max}") if is_narrow else slot,
-                ", ".join(others),
-                (use.device or use.nic or "none") if use else "none",
-                use.link or "" if use else "",
-                use.why if use else "",
-            )
-        )
-    columns = ("GPU", "Model", "NUMA node", "PCIe", "To other GPUs", "NIC", "Link", "Why")
-    return Table(f"GPUs of {names}", columns, rows, one.origin)
-
-
-def _fabric(fabric: Fabric, one: Wired) -> Iterator[Block]:
-    hops = "unknown" if fabric.max_hops is None else counted(fabric.max_hops, "switch")
-    size = f"{counted(len(fabric.switches), 'switch')}, {counted(len(fabric.rank_order), 'host')}"
-    yield Text(f"The fabric, told by {fabric.source}: {size}, at most {hops} between two hosts.")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            load.switch,
-            Number(str(load.tier)),
-            Number(str(load.hosts)),
-            Number(str(load.ports_down)),
-            Number(str(load.ports_up)),
-        )
-        for load in fabric.switches
-    ]
-    columns = ("Switch", "Tier", "Hosts", "Ports down", "Ports up")
-    yield Table("Switches", columns, rows, one.origin)
-
-
-def trends_section(past: Past | None) -> Section:
-    """Return a chart for each trend."""
-    missing = "The history holds no two runs of one thing: `nodectl probe` keeps what it measures."
-    charts = tuple(_chart(trend, past) for trend in past.trends) if past else ()
-    return Section("history", "History", charts, missing)
-
-
-def _chart(trend: Trend, past: Past) -> Chart:
-    values = [value for _, value in trend.points]
-    rows: list[tuple[Cell, ...]] = [(_clock(when), Number(trend.unit.short(value))) for when, value in trend.points]
-    ends = f"{trend.unit.short(values[0])} to {trend.unit.short(values[-1])}"
-    summary = f"Line chart of {trend.label} over {len(values)} runs, {ends}."
-    line = {"name": trend.label, "points": [[1000 * when, value] for when, value in trend.points]}
-    data = {"x": "time", "unit": trend.unit.name, "lines": [line], "scale": True}
-    caption = f"{trend.label}, in {trend.unit.name}"
-    return Chart(
-        ChartKind.LINES, caption, summary, data, Table(caption, ("Run", "Value"), rows, past.origin), past.origin
-    )
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-def report_html(content: Content) -> str:
-    """One HTML file that fetches nothing."""
-    facts = (f"made {content.made} by nodectl {content.nodectl}", *content.notes)
-    return page_html(Page(content.title, facts, tuple(_sections(content))))
-
-
-def _sections(content: Content) -> Iterator[Section]:
-    yield from fleet_sections(content.acceptances, content.found)
-    yield findings_section(content.found or _found(content.acceptances))
-    yield wiring_section(content.wired)
-    yield figures_section(content.acceptances, content.measured, content.kind_of)
-    yield tuning_section(content.tuned)
-    yield jobs_section(content.launched)
-    yield articles_section(content.benched)
-    yield trends_section(content.past)
-
-
-def _found(acceptances: Sequence[Acceptance]) -> tuple[Found, ...]:
-    """Return what the latest acceptance saw, where nobody looked at the hosts besides."""
-    latest = max(acceptances, key=lambda one: one.began, default=None)
-    return (Found(tuple(one.finding for one in latest.seen), origin_of(latest)),) if latest else ()
