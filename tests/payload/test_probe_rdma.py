@@ -25,7 +25,7 @@ from nodectl.payload.probes.rdma import ports
 from nodectl.probes.rdma.errors import Run, classify
 
 PROBE = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.rdma.probe"]
-RECORDED = Path(__file__).parents[1] / "fixtures" / "perftest"
+RECORDED = Path(__file__).parents[1] / "fixtures" / "tools" / "perftest"
 STAND_IN = f"""#!{sys.executable}
 import os, socket, sys, time
 words = sys.argv[1:]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nodectl.probes.rdma.errors import Run
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "perftest"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "tools" / "perftest"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "rxe"
 _ENDS = (".client.", ".server.")
 

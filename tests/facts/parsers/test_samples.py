@@ -9,7 +9,8 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.catalogue import as_document, parser_of
-from tests.facts.parsers.tool_outputs import SAMPLES
+from nodectl.facts.parsers.nccl.nccl_log import NcclNet
+from tests.facts.parsers.tool_outputs import PARSERS, SAMPLES
 
 TOOLS = {
     "ib_": "perftest",
@@ -151,6 +152,14 @@ def end(found: Any) -> object:
     )
 
 
+def rate(found: Any) -> object:
+    return found.received_gbit_s, found.error
+
+
+def paths(found: Any) -> object:
+    return found.transports, found.nets, found.channels
+
+
 CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("dmesg", "dmesg-decode-iso-1", kinds, {"nic_link": 5, "mlx5_power": 12}),
     ("dmesg", "dmesg-mlx5-events", kinds, {"mlx5_module": 1, "mlx5_power": 1}),
@@ -230,6 +239,27 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ),
     ("torchrun-log", "torchrun-childfailed-with-other-failures", end, ((0, 78970), [1], [])),
     ("torchrun-log", "torchrun-ddp-slurm-log-aws", end, (None, [], [])),
+    ("iperf3", "iperf3-json-3.6-5s", rate, (0.35029657428915395, None)),
+    ("iperf3", "iperf3-json-end-3.16", rate, (94.1, None)),
+    (
+        "iperf3",
+        "iperf3-json-error-warning-prefix",
+        rate,
+        (None, "unable to connect to server: Connection refused"),
+    ),
+    (
+        "nccl-paths",
+        "nccl-info-gdr-enabled-channel-lines",
+        paths,
+        (("NET/IB/1/GDRDMA",), (NcclNet("IB", 1, None, True),), 2),
+    ),
+    (
+        "nccl-paths",
+        "nccl-info-net-using-lines",
+        paths,
+        (("NET/IB/0/GDRDMA",), (NcclNet("IB", 0, "mlx5_0", True),), None),
+    ),
+    ("nccl-paths", "nccl-log-2x4090-init", paths, ((), (), None)),
 ]
 OTHERS = [
     ("lspci-acs", "lspci-gb200", "lspci -vvv"),
@@ -251,7 +281,7 @@ def sample(name: str) -> str:
     ("tool", "name", "brief", "expected"), CASES, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_a_real_output(tool: str, name: str, brief: Callable[[Any], object], expected: object) -> None:
-    assert brief(parser_of(tool)(sample(name))) == expected
+    assert brief(PARSERS[tool](sample(name))) == expected
 
 
 @pytest.mark.parametrize(("tool", "name", "why"), OTHERS)

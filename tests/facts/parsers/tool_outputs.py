@@ -1,14 +1,25 @@
 """Where the tests of parsers find outputs: those of this repository, and real ones where they are at hand."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+from nodectl.facts.parsers.catalogue import parser_of, tools
+from nodectl.facts.parsers.linux.lldp import parse_lldp
+from nodectl.facts.parsers.nccl.nccl_log import parse_nccl_paths
 
 TOOLS = Path(__file__).parents[2] / "fixtures" / "tools"
 SAMPLES = Path(__file__).parents[4] / "shared" / "samples"
+# the last two are read by their users alone, not by `nodectl parse`
+PARSERS: dict[str, Callable[[str], object]] = {
+    **{tool: parser_of(tool) for tool in tools()},
+    "lldpctl": parse_lldp,
+    "nccl-paths": parse_nccl_paths,
+}
 
 
 def tool_output(tool: str, name: str) -> str:
-    """A fixture's text."""
-    return (TOOLS / tool / name).read_text()
+    """A fixture's text, without ends of lines translated."""
+    return (TOOLS / tool / name).read_bytes().decode()
 
 
 def recorded_text(name: str) -> str:

@@ -1,0 +1,113 @@
+"""Outputs cut or torn at any place: nothing vanishes, nothing is invented, and nothing hangs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.catalogue import as_document
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
+from nodectl.facts.parsers.linux.lspci_acs import parse_lspci_acs
+from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
+from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
+from nodectl.facts.parsers.rdma.interfaces import parse_rdma_link
+from nodectl.facts.parsers.rdma.ports import parse_ibstat, parse_ibstatus
+from nodectl.recordings.folder import bundled
+from tests.facts.parsers.tool_outputs import tool_output
+
+XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
+NODE = bundled()["dgx-a100"] / "node01"
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("garbage", ["", "x ", "\ufffd\ufffd"])
+@pytest.mark.parametrize(
+    ("parse", "text", "head"),
+    [
+        (parse_ibstat, tool_output("ibstat", "two.txt"), "CA '"),
+        (parse_ibstatus, tool_output("ibstatus", "two.txt"), "Infiniband device"),
+        (parse_rdma_link, tool_output("rdma-link", "two.txt"), "link "),
+    ],
+    ids=["ibstat", "ibstatus", "rdma"],
+)
+def test_a_block_without_its_name_is_refused(
+    parse: Callable[[str], object], text: str, head: str, garbage: str, which: int
+) -> None:
+    parse(text)
+    at = [place for place in range(len(text)) if text.startswith(head, place)][which]
+    torn = text[:at] + garbage + text[at + (0 if garbage else 1) :]
+    with pytest.raises(ParseError, match="cut or garbled"):
+        parse(torn)
+
+
+@pytest.mark.parametrize("length", range(len("NVRM: Xid"), len("NVRM: Xid (PCI:0000:0f:00): 79")))
+def test_an_xid_that_is_cut_is_no_xid(length: int) -> None:
+    log = parse_dmesg(f"[  5.1] eth0: NIC Link is Down\n[  5.100000] {XID[:length]}")
+    assert [event.kind for event in log.events] == ["nic_link"] and log.refused == 1
+    assert log.refused_line == f"line 2: {XID[:length].strip()}"
+
+
+def test_an_odd_line_hides_no_other() -> None:
+    odd = ["<4>[ 3.0] NVRM: Xid (PCI:0000:3f:0", f"<13>[ 4.0] {XID}", f"<4>[ 5.0] NVRM: Xid {'x' * 30_000}"]
+    log = parse_dmesg("\n".join(["<4>[ 2.0] " + XID, *odd, "<4>[ 6.0] NVRM: Xid (PCI:0000:99:00): 48, DBE"]) + "\n")
+    assert [(event.code, event.pci) for event in log.events] == [(79, "0000:0f:00"), (48, "0000:99:00")]
+    assert log.refused == 2
+
+
+def test_a_report_that_ends_between_two_lines_is_read_as_far_as_it_goes() -> None:
+    text = tool_output("nvidia-smi-q", "driver-390-faults.txt")
+    lines = text.splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if line.startswith("GPU 0"))
+    whole = as_document(parse_nvidia_smi_q(text))["gpus"][0]
+    lists = {"clock_event_reasons", "processes", "unavailable"}
+    for end in range(first + 1, len(lines)):
+        gpu = as_document(parse_nvidia_smi_q("".join(lines[:end])))["gpus"][0]
+        for name in gpu.keys() - lists:
+            assert gpu[name] in (None, whole[name]), (end, name)
+
+
+def test_hostile_text_neither_hangs_nor_harms() -> None:
+    for text in (
+        "GPU 00000000:0F:00.0\n    " + "x" * 2_000_000,
+        "GPU 00000000:0F:00.0\n" + "".join(" " * (4 + depth) + "a\n" for depth in range(2000)),
+        "GPU 00000000:0F:00.0\n    FB Memory Usage\n        Total : " + "9" * 500_000 + " MiB\n",
+        " " * 2_000_000 + ":",
+    ):
+        try:
+            parse_nvidia_smi_q(text)
+        except ParseError as error:
+            assert len(error.message) < 1000
+
+
+# Lines that GPUs of one kind print alike are read once: what is read must not depend on what came before.
+
+
+def test_a_report_is_read_alike_after_another_one() -> None:
+    report = (NODE / "nvidia-smi-q.out").read_text()
+    alone = parse_nvidia_smi_q(report)
+    with pytest.raises(ParseError, match="line "):
+        parse_nvidia_smi_q(re.sub(r"(Persistence Mode +: )\w+", r"\1Changed", report))
+    assert parse_nvidia_smi_q(report) == alone
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "row", "torn", "told"),
+    [
+        (parse_nvidia_smi_nvlink, "nvidia-smi-nvlink-errors", r"(.*Replay.*?)\d+$", r"\1many", "no number"),
+        (parse_lspci_acs, "lspci-acs", r".*LnkSta:.*", "\t\tLnkSta:\tSpeed", "speed and width"),
+    ],
+    ids=["nvlink", "lspci"],
+)
+def test_a_row_that_cannot_be_read_is_named_by_its_own_line(
+    parse: Callable[[str], object], name: str, row: str, torn: str, told: str
+) -> None:
+    text = (NODE / f"{name}.out").read_text()
+    parse(text)
+    lines = text.splitlines()
+    number = next(n for n, line in enumerate(lines) if n > len(lines) // 2 and re.fullmatch(row, line))
+    lines[number] = re.sub(row, torn, lines[number])
+    with pytest.raises(ParseError, match=f"line {number + 1}:.*{told}"):
+        parse("\n".join(lines))
