@@ -114,7 +114,6 @@ sanity: setup
 # make fuzz SECONDS=60: each family of parsers for so long (docs/testing.md)
 fuzz: export NODECTL_FUZZ_SECONDS := $(SECONDS)
 fuzz: setup
-	-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m fuzz -s tests/fuzz
 
 # every kind of fault on one of eight hosts: which check sees it, and that no other host is blamed (docs/faults.md)

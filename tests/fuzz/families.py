@@ -14,8 +14,7 @@ from types import FrameType
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.catalogue import as_document, families, parser_of
 
-_FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
-_MORE_SEEDS = {"iperf3": "iperf3"}  # a tool's older folder of fixtures
+_TOOLS = Path(__file__).resolve().parent.parent / "fixtures" / "tools"
 
 FAMILIES = {family: tuple(tools) for family, tools in families().items()}
 
@@ -30,10 +29,8 @@ class TooSlowError(Exception):
 
 @cache
 def seeds(tool: str) -> tuple[str, ...]:
-    """True outputs of the tool, hand-written or recorded; never empty."""
-    folders = [_FIXTURES / "tools" / tool, _FIXTURES / _MORE_SEEDS.get(tool, "none")]
-    found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    return tuple(path.read_text() for path in found)
+    """Outputs of the tool, written or recorded; never empty."""
+    return tuple(path.read_text() for path in sorted((_TOOLS / tool).glob("*.txt")))
 
 
 def check(tool: str, text: str) -> float:
