@@ -41,12 +41,11 @@ class Browser:
     axe: Any
 
     @contextmanager
-    def open(self, path: Path, *, width: int = 1440, dark: bool = False, script: bool = True) -> Iterator[Opened]:
+    def open(self, path: Path, *, width: int = 1440, dark: bool = False) -> Iterator[Opened]:
         """The file as `file://`, in a window of this width."""
         context = self.browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
-            java_script_enabled=script,
             # what a narrow screen is known by
             is_mobile=width < 500,
             bypass_csp=False,

@@ -96,11 +96,11 @@ class Section:
     blocks: tuple[Block, ...] = ()
 
 
-def page_html(title: str, facts: Sequence[str], sections: Sequence[Section]) -> str:
-    """Return the report as one HTML document; `facts` are the lines below its title."""
+def page_html(title: str, made: str, sections: Sequence[Section]) -> str:
+    """Return the report as one HTML document."""
     # the stylesheet is ours, and holds nothing that others reported
     style = Markup((_FOLDER / "report.css").read_text(encoding="utf-8"))  # noqa: S704
-    return _environment().get_template("report.html").render(title=title, facts=facts, sections=sections, style=style)
+    return _environment().get_template("report.html").render(title=title, made=made, sections=sections, style=style)
 
 
 @cache

@@ -126,7 +126,6 @@ class Content:
     made: str
     nodectl: str
     kind_of: KindOf = _plain
-    notes: tuple[str, ...] = ()
     acceptances: tuple[Acceptance, ...] = ()
     found: tuple[Found, ...] = ()
     wired: tuple[Wired, ...] = ()

@@ -41,8 +41,8 @@ _OUTCOME_STATUSES = {
 
 def report_html(content: Content) -> str:
     """Return one HTML file that fetches nothing and runs nothing."""
-    facts = (f"made {content.made} by nodectl {content.nodectl}", *content.notes)
-    return page_html(content.title, facts, _sections(content))
+    made = f"made {content.made} by nodectl {content.nodectl}"
+    return page_html(content.title, made, _sections(content))
 
 
 def _sections(content: Content) -> list[Section]:
@@ -218,13 +218,10 @@ def _trend(trend: Trend, past: Past) -> Table:
     return Table(trend.label, ("Run", "Value"), rows, past.origin)
 
 
-_COLUMNS = ("Measured", "What", "Here", "Unit", "The article", "Its unit", "Its row", "Comparable", "Because")
 # what names a row, in the documents that have rows
 _NAMES = ("name", "rate", "what", "mode", "host", "batch_size")
 # where a row keeps the value of a column of the article's
 _PLACES = ("training", "retrieval")
-_DEEPEST = 8
-_MOST = 10**300
 
 
 def _articles_section(benched: Sequence[Benched]) -> Section:
@@ -233,48 +230,44 @@ def _articles_section(benched: Sequence[Benched]) -> Section:
 
 
 def _beside(one: Benched) -> Block:
-    rows = list(_rows(one))
+    rows = [_row(owner, column, theirs) for owner, column, theirs in _besides(one.document)]
     if not rows:
         return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
-    return Table(f"{one.name}, beside the article", _COLUMNS, rows, one.origin)
+    columns = ("Measured", "What", "Here", "The article", "Its row", "Comparable", "Because")
+    return Table(f"{one.name}, beside the article", columns, rows, one.origin)
 
 
-def _rows(one: Benched) -> Iterator[tuple[Cell, ...]]:
-    for owner, beside in _besides(one.document):
-        for column, theirs in beside:
-            reasons = theirs.get("because")
-            because = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or "")
-            yield (
-                _named(owner),
-                column,
-                *_here(owner, column),
-                Number(_number(theirs.get("value", theirs.get("before")))),
-                str(theirs.get("unit") or ""),
-                str(theirs.get("row") or ""),
-                Mark(Status.OK, "yes") if theirs.get("comparable") else Mark(Status.WARNING, "no"),
-                because,
-            )
+def _row(owner: Mapping[str, Any], column: str, theirs: Mapping[str, Any]) -> tuple[Cell, ...]:
+    reasons = theirs.get("because")
+    return (
+        _named(owner),
+        column,
+        Number(_here(owner, column)),
+        Number(_figure(theirs.get("value", theirs.get("before")), theirs.get("unit"))),
+        str(theirs.get("row") or ""),
+        Mark(Status.OK, "yes") if theirs.get("comparable") else Mark(Status.WARNING, "no"),
+        "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or ""),
+    )
 
 
-def _besides(node: object, depth: int = 0) -> Iterator[tuple[Mapping[str, Any], list[tuple[str, Mapping[str, Any]]]]]:
-    """Every object that has figures of the article beside it, with these by their column."""
-    if depth > _DEEPEST:
-        return
-    if isinstance(node, dict):
-        beside = list(_figures(node.get("article")))
-        if beside:
-            yield node, beside
-    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _besides(child, depth + 1)
+def _besides(document: object) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
+    """Yield each figure of an article with its column, and the object that has it beside its own figures."""
+    waiting = [document]
+    for node in waiting:
+        if isinstance(node, dict):
+            yield from ((node, column, theirs) for column, theirs in _figures(node.get("article")))
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
 
 
 def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(article, list):
-        yield from (pair for one in article for pair in _figures(one))
-    elif isinstance(article, dict) and "comparable" in article:
-        yield str(article.get("column") or ""), article
-    elif isinstance(article, dict):
-        yield from ((str(name), one) for name, one in article.items() if isinstance(one, dict) and "comparable" in one)
+    for one in article if isinstance(article, list) else [article]:
+        if isinstance(one, dict):
+            named = [(one.get("column") or "", one), *one.items()]
+            yield from (
+                (str(name), figure) for name, figure in named if isinstance(figure, dict) and "comparable" in figure
+            )
 
 
 def _named(owner: Mapping[str, Any]) -> str:
@@ -287,25 +280,24 @@ def _named(owner: Mapping[str, Any]) -> str:
     return ", ".join(dict.fromkeys(filter(None, [*texts, *numbers])))
 
 
-def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
-    """Return what was measured in this column, and its unit."""
+def _here(owner: Mapping[str, Any], column: str) -> str:
+    """Return what was measured in this column."""
     for place in _PLACES:
         inside = owner.get(place)
         if isinstance(inside, dict) and isinstance(inside.get(column), int | float):
-            return Number(_number(inside[column])), str(inside.get("unit") or "")
+            return _figure(inside[column], inside.get("unit"))
         if column == place and isinstance(inside, dict):
-            return Number(_number(inside.get("p50_ms"))), "ms"
+            return _figure(inside.get("p50_ms"), "ms")
     change = owner.get("change")
     if isinstance(change, dict):
-        return Number(_number(change.get("before"))), str(owner.get("unit") or "")
-    unit = "x" if column == "speed_up" else str(owner.get("unit") or "")
-    field = {"memory": "memory_gb", "gpu_use": "gpu_use_percent"}.get(column, column)
-    value = owner.get(field) if field in owner else owner.get("value")
-    return Number(_number(value)), {"memory_gb": "GB", "gpu_use_percent": "%"}.get(field, unit)
+        return _figure(change.get("before"), owner.get("unit"))
+    unit = "x" if column == "speed_up" else owner.get("unit")
+    field, unit = {"memory": ("memory_gb", "GB"), "gpu_use": ("gpu_use_percent", "%")}.get(column, (column, unit))
+    return _figure(owner.get(field) if field in owner else owner.get("value"), unit)
 
 
-def _number(value: object) -> str:
+def _figure(value: object, unit: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    # whole numbers of JSON have no end, and our figures do
-    return digits(value) if isinstance(value, float) or abs(value) < _MOST else str(value)
+    shown = f"{value:,}" if isinstance(value, int) else digits(value)
+    return f"{shown} {unit or ''}".strip()
