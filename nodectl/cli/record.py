@@ -16,7 +16,9 @@ from nodectl.recordings.save import save
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--mask", is_flag=True, help="Replace serial numbers, UUIDs, addresses and names, everywhere alike.")
+@click.option(
+    "--mask", is_flag=True, help="Replace names of hosts and users, addresses, serial numbers, UUIDs and tokens."
+)
 @click.pass_obj
 def record(app: App, folder: Path, mask: bool) -> None:
     """Save every host's raw outputs in DIR, for --replay, for support, or to dress a lab in.
@@ -33,6 +35,8 @@ def record(app: App, folder: Path, mask: bool) -> None:
     hosts = {host: {"folder": name} for host, name in saved.folders.items()}
     document = {"folder": str(folder), "hosts": hosts, "unreachable": saved.failed}
     app.show("record", document, f"{folder}: {fold(saved.folders)}" if saved.folders else "")
+    if mask:
+        note(f"Masking is a help, not a guarantee: look through {folder} before you send it.")
     for host, reason in saved.failed.items():
         note(f"{host}: {reason}")
     if saved.source:

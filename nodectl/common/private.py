@@ -110,6 +110,14 @@ _PATTERNS = [
     for kind, patterns in _CONTENT.items()
     for pattern in patterns
 ]
+# what goes with them of a text: a key up to its end, a token up to the end of the word, the password after a login
+_KEY_LINES = r"-*[^-]*(?:-(?!--)[^-]*){0,9}-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY|[^\n]*(?:\n[\w+/=]{16,})*"
+_REST = (
+    rf"(?:(?<=PRIVATE KEY)(?:{_KEY_LINES})|(?<=Key-File)[\s\S]{{0,4096}}?Private-MAC)?"
+    r"(?:(?<=\s)[^\s\"]+(?:\s+password\s+[^\s\"]+)?|(?<!@)[^\s\"'\\,;<>&]*)"
+)
+# what stays of it, so that a text is read as before
+_LABEL = re.compile(r"://|[\w\"']+\s{0,20}[=:]\s{0,20}[\"']?")
 # a project's files say that it is one, and so do a home's
 MARKS = (".git", ".nodectlignore", "pyproject.toml", "setup.py", "setup.cfg")
 _OF_SHELLS = (
@@ -193,6 +201,24 @@ def secret_in(path: Path) -> str:
         return kind
     speaks = _SPEAKS.search(path.name.lower()) and not is_program(path) and not _TENSORS.fullmatch(path.name.lower())
     return "what looks like a token" if speaks and len(text) < _HEAD_BYTES and _has_chance(text) else ""
+
+
+def without_keys_and_tokens(text: str) -> str:
+    """Return a text with `***` in place of private keys, tokens and passwords of known forms."""
+    for first, pattern in _whole_patterns():
+        if first in text:
+            text = pattern.sub(_starred, text)
+    return text
+
+
+@lru_cache(maxsize=1)
+def _whole_patterns() -> list[tuple[str, re.Pattern[str]]]:
+    return [(first.decode(), re.compile(pattern.pattern.decode() + _REST)) for first, pattern, _ in _PATTERNS]
+
+
+def _starred(match: re.Match[str]) -> str:
+    label = _LABEL.match(match[0])
+    return f"{label[0] if label else ''}***{'@' if match[0].endswith('@') else ''}"
 
 
 def _is_packed(head: bytes) -> bool:

@@ -4,186 +4,111 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import re
 import secrets
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv6Address
-from typing import AnyStr
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
-from nodectl.model.recording import SITE, Recording
-from nodectl.recordings.allowed import NOBODY, Allowed, spellings
+from nodectl.common.private import without_keys_and_tokens
+from nodectl.model.recording import Recording
+from nodectl.payload.common.secret_words import without_secrets
 
 # of the 24 bits below a maker's own: 4,096 machines with 4,096 addresses each, scattered by an odd factor (one to one)
 _TAILS, _SCATTER = 4096, 0x9E3779
-_PUBLIC = ["198.18", "198.19", *(f"100.{second}" for second in range(64, 128))]
-
-# no words come of them
-_CONSONANTS = "bcdfghjklmnpqrstvwxz"
-_HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{5,}", re.IGNORECASE)
+# which bits of an address change: whole networks move, so that neighbours stay neighbours
+_NETS = {
+    IPv4Network("10.0.0.0/8"): 0xFF0000,
+    IPv4Network("172.16.0.0/12"): 0xF0000,
+    IPv4Network("192.168.0.0/16"): 0xFF00,
+    IPv4Network("169.254.0.0/16"): 0xFF00,
+    IPv4Network("100.64.0.0/10"): 0xFF00,
+}
+# where all other addresses move to
+_PUBLIC = IPv4Network("198.18.0.0/15")
 
 
 class Pseudonyms:
     """`key` decides them: the same key gives the same ones; machines of different numbers share no address."""
 
-    def __init__(self, key: bytes, replacements: Mapping[str, str], number: int | None = None) -> None:
+    def __init__(self, key: bytes, number: int = 0) -> None:
         self._key = key
         self._number = number
         self._memo: dict[tuple[str, str], str] = {}
-        self._tails: dict[tuple[bytes, bytes], bytes] = {}
-        self._taken: set[tuple[str, str | bytes]] = set()
-        self._public: dict[str, str] = {}
-        self._kinds: dict[str, Callable[[str], str]] = {
-            "uuid": self._uuid,
-            "pairs": self._pairs,
-            "guid": self._guid,
-            "hex": self._hex,
-            "key": self._name,
-            "ipv4": self._ipv4,
-            "ipv6": self._ipv6,
-            "serial": self._serial,
-            "name": self._name,
-            "word": lambda value: replacements.get(value, value),
-        }
+        self._tails: dict[bytes, bytes] = {}
 
     def of(self, kind: str, value: str) -> str:
-        """Return the pseudonym of a value; the value itself where it is special (all zeros, broadcast, loopback)."""
-        pseudonym = self._memo.get((kind, value))
-        if pseudonym is None:
-            pseudonym = self._memo[kind, value] = self._kinds[kind](value)
-        return pseudonym
+        """Return the pseudonym of a value; the value itself if it is special (all zeros, broadcast, loopback)."""
+        made = self._memo.get((kind, value))
+        if made is None:
+            made = self._memo[kind, value] = self._made(kind, value)
+        return made
 
-    def _stream(self, *parts: str | bytes) -> bytes:
+    def _made(self, kind: str, value: str) -> str:
+        if kind == "serial":
+            return self._serial(value)
+        if kind == "ipv4":
+            return str(self._ipv4(IPv4Address(value)))
+        if kind == "ipv6":
+            return self._ipv6(value)
+        digits = value.removeprefix("0x")
+        made = iter(self._octets(bytes.fromhex(re.sub("[:-]", "", digits))).hex())
+        spelled = "".join(next(made) if letter in string.hexdigits else letter for letter in digits)
+        return value[: -len(digits)] + _like(digits, spelled)
+
+    def _drawn(self, *parts: str | bytes) -> bytes:
         text = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
         return hmac.new(self._key, text, hashlib.sha256).digest()
 
-    def _fresh(self, kind: str, original: AnyStr, make: Callable[[bytes], AnyStr]) -> AnyStr:
-        """Return the first of the values that `make` draws which is neither taken nor the original."""
-        for attempt in range(10_000):
-            drawn = make(self._stream(kind, original, str(attempt)))
-            if drawn != original and (kind, drawn) not in self._taken:
-                self._taken.add((kind, drawn))
-                return drawn
-        return original  # a shape with so few values is no identity
-
-    def _uuid(self, value: str) -> str:
-        if set(value) <= set("0-"):
-            return value
-        digits = self._stream("uuid", value.lower()).hex()
-        made = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
-        return _like(value, made)
-
-    def _pairs(self, value: str) -> str:
-        """Return a MAC address, an EUI-64 or InfiniBand's 20 bytes, written in pairs."""
-        octets = bytes.fromhex(re.sub("[:-]", "", value))
+    def _octets(self, octets: bytes) -> bytes:
+        """Of a MAC address (6), a GUID (8), a UUID or a GID (16), and InfiniBand's hardware address (20)."""
         if len(octets) == 6:
-            special = octets[0] & 1 or not any(octets)
-            octets = octets if special else octets[:3] + self._tail(octets[:3], octets[3:])
-        elif len(octets) in (8, 20):
-            octets = octets[:-8] + self._eui64(octets[-8:])
-        return _like(value, octets.hex(value[2]))
-
-    def _tail(self, maker: bytes, tail: bytes) -> bytes:
-        """Return the last three bytes: the maker's own three stay."""
-        pseudonym = self._tails.get((maker, tail))
-        if pseudonym is None and self._number is not None and len(self._tails) < _TAILS:
-            place = (self._number * _TAILS + len(self._tails)) * _SCATTER
-            pseudonym = self._tails[maker, tail] = (place % 2**24).to_bytes(3, "big")
-        elif pseudonym is None:
-            pseudonym = self._tails[maker, tail] = self._fresh(f"tail {maker.hex()}", tail, lambda drawn: drawn[:3])
-        return pseudonym
+            return octets if octets[0] & 1 or not any(octets) else self._tailed(octets)
+        if len(octets) == 16 and not octets.startswith(b"\xfe\x80" + bytes(6)):
+            return self._drawn("octets", octets)[:16] if any(octets) else octets
+        return octets[:-8] + self._eui64(octets[-8:])
 
     def _eui64(self, octets: bytes) -> bytes:
         # an address of memory, a subnet's prefix, a wildcard
-        if not any(octets[:4]) or not any(octets[2:]) or octets == b"\xff" * 8:
-            return octets
-        flipped = octets[3:5] == b"\xff\xfe"
-        maker = bytes([octets[0] ^ 2]) + octets[1:3] if flipped else octets[:3]
-        return octets[:5] + self._tail(maker, octets[5:])
+        is_special = not any(octets[:4]) or not any(octets[2:]) or octets == b"\xff" * 8
+        return octets if is_special else self._tailed(octets)
 
-    def _guid(self, value: str) -> str:
-        """Sixteen digits, with 0x before them or colons between them."""
-        digits = re.sub("^0x|:", "", value)
-        made = self._eui64(bytes.fromhex(digits)).hex()
-        if ":" in value:
-            made = ":".join(made[i : i + 4] for i in range(0, 16, 4))
-        return ("0x" if value.startswith("0x") else "") + _like(value.removeprefix("0x"), made)
+    def _tailed(self, octets: bytes) -> bytes:
+        """Return the octets with other last three: a network card's MAC address, GUID and GID keep the same ones."""
+        tail = octets[-3:]
+        place = (self._number * _TAILS + len(self._tails) + 1) * _SCATTER
+        return octets[:-3] + self._tails.setdefault(tail, (place % 2**24).to_bytes(3, "big"))
 
-    def _hex(self, value: str) -> str:
-        """Thirty-two digits: a GID, or a machine's id."""
-        octets = bytes.fromhex(value)
-        if octets[:8] == b"\xfe\x80" + bytes(6):
-            return _like(value, (octets[:8] + self._eui64(octets[8:])).hex())
-        return value if not any(octets) else _like(value, self._stream("hex", octets).hex()[:32])
-
-    def _ipv4(self, value: str) -> str:
-        address = ipaddress.IPv4Address(value)
-        first, second, third, fourth = (int(octet) for octet in value.split("."))
-        if (
-            value.endswith(".0.0.0")
-            or address.is_loopback
-            or address.is_multicast
-            or address.is_reserved
-            or first == 0
-            or value.startswith("255.")
-        ):
-            return value
-        if first == 10:
-            second ^= self._mask("10")
-        elif value.startswith("192.168."):
-            third = third if (third, fourth) == (0, 0) else third ^ self._mask("192.168")
-        elif first == 172 and second & 0xF0 == 16:
-            second = 16 | (second & 15) ^ (self._mask("172") & 15 or 1)
-        elif value.startswith("169.254.") or (first == 100 and second & 0xC0 == 64):
-            third ^= self._mask(f"{first}")
-        else:
-            net = f"{first}.{second}"
-            home = self._public.setdefault(net, _PUBLIC[len(self._public) % len(_PUBLIC)])
-            return f"{home}.{third ^ self._mask(net)}.{fourth}"
-        return f"{first}.{second}.{third}.{fourth}"
-
-    def _mask(self, net: str) -> int:
-        return self._stream("net", net)[0] or 1
+    def _ipv4(self, address: IPv4Address) -> IPv4Address:
+        is_net = str(address).endswith(".0.0.0") or any(address == net.network_address for net in _NETS)
+        if is_net or address.is_loopback or address.is_multicast or address.is_reserved or int(address) < 2**24:
+            return address
+        bits = next((bits for net, bits in _NETS.items() if address in net), 0)
+        if not bits:
+            bits = 0xFF00
+            address = _PUBLIC[int(address) & int(_PUBLIC.hostmask)]
+        moved = int.from_bytes(self._drawn("ipv4", f"{bits}")[:4], "big") & bits
+        return IPv4Address(int(address) ^ (moved or bits))
 
     def _ipv6(self, value: str) -> str:
-        address = ipaddress.IPv6Address(value)
-        mapped = address.ipv4_mapped
-        if mapped is not None:
-            made = self._ipv4(str(mapped))
-            inner = ipaddress.IPv6Address(f"::ffff:{made}")
-            return f"::ffff:{made}" if "." in value else _styled(value, inner)
+        address = IPv6Address(value)
+        if (mapped := address.ipv4_mapped) is not None:
+            inner = f"::ffff:{self._ipv4(mapped)}"
+            return inner if "." in value else _styled(value, IPv6Address(inner))
         if address.is_loopback or address.is_unspecified or address.is_multicast:
             return value
         packed = address.packed
-        upper = packed[:8] if address.is_link_local else packed[:2] + self._xored(packed[2:8], packed[:2])
-        return _styled(value, ipaddress.IPv6Address(upper + self._eui64(packed[8:])))
-
-    def _xored(self, octets: bytes, net: bytes) -> bytes:
-        mask = self._stream("net6", net)
-        return bytes(octet ^ drawn if octet else 0 for octet, drawn in zip(octets, mask, strict=False))
+        # zeros stay, so that a short spelling stays short
+        moved = bytes(octet and octet ^ drawn for octet, drawn in zip(packed[2:8], self._drawn("ipv6"), strict=False))
+        upper = packed[:8] if address.is_link_local else packed[:2] + moved
+        return _styled(value, IPv6Address(upper + self._eui64(packed[8:])))
 
     def _serial(self, value: str) -> str:
-        def make(drawn: bytes) -> str:
-            return "".join(_letter(letter, drawn[i % 32]) for i, letter in enumerate(value))
-
-        return self._fresh("serial", value, make)
-
-    def _name(self, value: str) -> str:
-        """Return a word without meaning; its case does not change it."""
-        letters = "abcdef" if _HEX.fullmatch(value) else _CONSONANTS
-
-        def make(drawn: bytes) -> str:
-            octets = drawn * (len(value) // len(drawn) + 1)
-            return "".join(
-                letters[octet % len(letters)] if letter.isalpha() else f"{octet % 10}"
-                for letter, octet in zip(value, octets, strict=False)
-            )
-
-        made = self._memo.get(("lower", value.lower())) or self._fresh("name", value.lower(), make)
-        self._memo["lower", value.lower()] = made
-        return "".join(new.upper() if old.isupper() else new for old, new in zip(value, made, strict=False))
+        """Return other letters and digits in the same places."""
+        drawn = (self._drawn("serial", value, f"{attempt}") for attempt in range(99))
+        made = ("".join(_letter(old, new) for old, new in zip(value, each * 2, strict=False)) for each in drawn)
+        return next((each for each in made if each != value), value)
 
 
 def _letter(letter: str, drawn: int) -> str:
@@ -198,59 +123,85 @@ def _like(original: str, made: str) -> str:
     return made.upper() if any(letter in "ABCDEF" for letter in original) else made
 
 
-def _styled(original: str, address: ipaddress.IPv6Address) -> str:
+def _styled(original: str, address: IPv6Address) -> str:
     return _like(original, address.exploded if "::" not in original and len(original) == 39 else str(address))
 
 
-# Recordings without what identifies machines and people, and copies that are other machines of the same kind.
+# names of no person and of no host: the words stand in outputs for other things
+_NOBODY = frozenset(
+    (
+        *("root", "nobody", "ubuntu", "debian", "rocky", "centos", "fedora", "rhel", "almalinux", "linux", "localhost"),
+        *("admin", "user", "users", "guest", "core", "nvidia", "cuda", "gpu", "slurm", "munge", "systemd", "daemon"),
+        *("data", "datasets", "scratch", "shared", "share", "common", "public", "projects", "work", "home", "local"),
+    )
+)
+_LOGIN = r"([A-Za-z_][\w.-]{0,31})(?![\w+$-])"
+_HOME = re.compile(rf"(/(?:homes?|[Uu]sers?)/){_LOGIN}(?:/([^\s\"'`,:;<>|()\[\]{{}}\\]*))?")
+_USERS = (
+    re.compile(rf"(?m)^{_LOGIN}:[^:\s]*:\d+:\d+:"),
+    re.compile(rf"(?:\b(?i:user(?:name)?|login|logname|acct|owner)=[\"']?|\b[ug]id=\d+\(){_LOGIN}"),
+)
+# a shorter login stands for too much else outside of a path
+_SHORTEST = 3
+_HOSTS = (
+    re.compile(r"\bNode(?:Host)?Name=([A-Za-z0-9][\w.-]*)"),
+    re.compile(r"(?m)^(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) ([A-Za-z0-9][\w.-]*) kernel:"),
+    re.compile(r"(?m)^Linux ([A-Za-z][\w.-]*) \d+\.\d"),
+    re.compile(r"(?i)\bhostname(?:\t|[:=][ \t]*| set to )[<\"']?([a-z0-9][\w.-]*)"),
+)
+# in the file of hosts, and before a network file system's folder
+_PEERS = (
+    re.compile(r"(?m)^(?:/etc/hosts\t)?(?!127\.|::1|f[ef]0)[0-9a-f]+[.:][0-9a-f.:]+((?:[ \t]+[A-Za-z0-9][\w.-]*)+)"),
+    re.compile(r"(?m)^([A-Za-z][\w.-]*):/"),
+    re.compile(r"(?m)^//([A-Za-z][\w.-]*)/"),
+)
+_DOMAIN = re.compile(r"\b([\w-]+)\.([a-z][\w-]*(?:\.[a-z][\w-]*)+)")
+_SPEAKING = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9.-]).{2,}")
 
-_ADDRESSES = {"ipv4", "ipv6"}
-_BETWEEN = "\x1f"
 
-
-# a word of what stays; the letters before a GPU's UUID are a word of their own
 class Masker:
     """Pseudonyms for all hosts of a recording together."""
 
     def __init__(self, hosts: Sequence[str], users: Iterable[str] = ()) -> None:
         width = max(2, len(str(len(hosts))))
         self._hosts = {host: f"host{number:0{width}d}" for number, host in enumerate(hosts, 1)}
-        self._words: dict[str, str] = {}
-        for host in hosts:
-            self._add_host(host, self._hosts[host])
-        self._users = 0
-        self._addresses: set[str] = set()
-        self._pseudonyms = Pseudonyms(secrets.token_bytes(32), {})
-        self._allowed = Allowed(lambda word: self._pseudonyms.of("name", word))
-        self._add_users(set(users) - {"root"})
-        self._finder = Words(self._words)
-        self._done: dict[str, str] = {}
-        self._done_with = (0, 0)
+        self._words = Words()
+        self._peers: dict[str, str] = {}
+        self._users: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
+        self._pseudonyms = Pseudonyms(secrets.token_bytes(32))
+        for host, pseudonym in self._hosts.items():
+            self._add_host(host, pseudonym)
+        for user in sorted(users):
+            self._user(user)
 
     def name_of(self, host: str) -> str:
         """Return what a host is called in the masked recording."""
         return self._hosts[host]
 
     def learn(self, recording: Recording) -> None:
-        """Learn the identities and names of the recording: what is masked from now on is without them, too."""
-        texts = [text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)]
-        self._discover(recording.host, texts)
-        self._finder = Words(self._words)
-        for text in texts:
-            self._allowed.learn(text)
+        """Learn the names and serial numbers of the recording: they go from those of all hosts."""
+        for text in (text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)):
+            for serial in serials(text):
+                self._words.add(serial, self._pseudonyms.of("serial", serial))
+            for name in sorted(host_names(text)):
+                self._add_host(name, self._hosts[recording.host])
+            for name in sorted(_found(_PEERS, text)):
+                if _SPEAKING.fullmatch(name) and name not in self._words.known:
+                    self._add_host(name, _numbered(self._peers, name.partition(".")[0], "peer"))
+            for short, domain in _DOMAIN.findall(text):
+                if short in self._words.known:
+                    self._words.add(domain, "example")
+            for name in sorted(_found(_USERS, text) | {match[2] for match in _HOME.finditer(text)}):
+                self._user(name)
 
     def masked(self, recording: Recording) -> Recording:
         """Return the recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
-        self.learn(recording)
-        # both only grow
-        if self._done_with != (len(self._words), self._allowed.size):
-            self._done, self._done_with = {}, (len(self._words), self._allowed.size)
         entries = {
-            self._key(key): replace(
+            self._text(key): replace(
                 entry,
-                key=self._key(key),
-                # as one text: of a word that follows `--password`, only the word before tells
-                argv=tuple(self._text(_BETWEEN.join(entry.argv)).split(_BETWEEN)) if entry.argv else (),
+                key=self._text(key),
+                argv=tuple(map(self._text, entry.argv)),
                 stdout=self._text(entry.stdout),
                 stderr=self._text(entry.stderr),
             )
@@ -259,57 +210,41 @@ class Masker:
         name = None if recording.recorded is None else self._text(recording.recorded)
         return replace(recording, host=self.name_of(recording.host), entries=entries, recorded=name)
 
-    def _key(self, key: str) -> str:
-        """Ours say what was asked, in words that are known; those of a site, and of files, are any."""
-        return SITE + self._text(key.removeprefix(SITE)) if key.startswith(SITE) else self._text(key)
-
-    def _discover(self, host: str, texts: Iterable[str]) -> None:
-        for text in texts:
-            for serial in serials(text) - self._words.keys():
-                self._words[serial] = self._pseudonyms.of("serial", serial)
-            for name in sorted(host_names(text)):
-                self._add_host(name, self._hosts[host])
-            self._add_users({match[1] for match in _USERS.finditer(text)} - NOBODY)
-            self._add_addresses(text)
-
     def _add_host(self, name: str, pseudonym: str) -> None:
         short, _, domain = name.partition(".")
         if len(short) < 2 or short.isdigit():  # a digit or a letter stands for too much else; addresses have a shape
             return
-        self._words.setdefault(name, pseudonym)
+        self._words.add(name, pseudonym)
         if domain:
-            self._words.setdefault(short, pseudonym)
-            self._words.setdefault(domain, "example")
+            self._words.add(short, pseudonym)
+            self._words.add(domain, "example")
 
-    def _add_addresses(self, text: str) -> None:
-        """Add a text's IP addresses; those of IPv4 as other numbers, too."""
-        for value in {value for kind, value in shapes(text) if kind == "ipv4"} - self._addresses:
-            self._addresses.add(value)
-            if (made := self._pseudonyms.of("ipv4", value)) != value:
-                self._words.update(zip(spellings(value), spellings(made), strict=True))
-
-    def _add_users(self, names: Iterable[str]) -> None:
-        self._allowed.mask_logins({name for name in names if len(name) < _SHORTEST})
-        for name in sorted({name for name in names if len(name) >= _SHORTEST} - self._words.keys()):
-            self._users += 1
-            self._words[name] = f"user{self._users}"
+    def _user(self, name: str) -> str:
+        if name in _NOBODY:
+            return name
+        pseudonym = _numbered(self._users, name, "user")
+        if len(name) >= _SHORTEST:
+            self._words.add(name, pseudonym)
+        return pseudonym
 
     def _text(self, text: str) -> str:
-        if text not in self._done:
-            self._done[text] = self._masked_text(text)
-        return self._done[text]
+        text = _HOME.sub(self._home, without_secrets(without_keys_and_tokens(text)))
+        return "".join(
+            self._words.known[value] if kind == "word" else self._pseudonyms.of(kind, value) if kind else value
+            for kind, value in _parts(text, self._words)
+        )
 
-    def _masked_text(self, text: str) -> str:
-        spans, masked, position = self._allowed.given_away(text), [], 0
-        for kind, value in _parts(text, self._finder):
-            masked.append(self._pseudonym(kind, value) if kind else self._allowed.text(value, spans, position))
-            position += len(value)
-        return "".join(masked)
+    def _home(self, match: re.Match[str]) -> str:
+        below = match[3] and "/" + _numbered(self._paths, match[3], "path")
+        return match[1] + self._user(match[2]) + (below or match[0][match.end(2) - match.start() :])
 
-    def _pseudonym(self, kind: str, value: str) -> str:
-        if kind == "word":
-            return self._words[value]
-        return self._pseudonyms.of(kind, value)
+
+def _numbered(known: dict[str, str], name: str, kind: str) -> str:
+    return known.setdefault(name, f"{kind}{len(known) + 1}")
+
+
+def _found(patterns: Iterable[re.Pattern[str]], text: str) -> set[str]:
+    return {name for pattern in patterns for match in pattern.finditer(text) for name in match[1].split()} - _NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,53 +252,48 @@ class Template:
     """A host's texts with gaps where its identity stands; each filling is another machine of the same kind."""
 
     texts: Mapping[str, tuple[Part, ...]]
-    names: frozenset[str]
 
     @classmethod
     def of(cls, texts: Mapping[str, str], host: str = "") -> Template:
         """Return the template: serial numbers, UUIDs, GUIDs, MAC addresses and the host's names are its gaps."""
-        # MT_ begins a vendor's number of the kind of board: all hosts of a kind have the same
-        serial_numbers = {one for text in texts.values() for one in serials(text) if not one.startswith("MT_")}
-        names = {name for text in texts.values() for name in host_names(text)} | {host}
-        names = {name for name in names if len(name) > 1 and not name.isdigit()}
-        finder = Words(serial_numbers | names)
-        return cls({key: tuple(_gaps(text, finder, names)) for key, text in texts.items()}, frozenset(names))
+        words, names = Words(), {name for text in texts.values() for name in host_names(text)} | {host}
+        for serial in {one for text in texts.values() for one in serials(text)}:
+            words.add(serial, "serial")
+        for name in names:
+            if len(name) > 1 and not name.isdigit():
+                words.add(name, "name")
+        return cls({key: tuple(_gaps(text, words)) for key, text in texts.items()})
 
     def filled(self, name: str) -> dict[str, str]:
         """Return the texts of the machine `name`: always the same ones.
 
         Those of `node7` and `node8` share no address.
         """
+        key = hashlib.sha256(name.encode()).digest()
         counted = re.search(r"[0-9]{1,9}$", name)
-        number = int(counted[0]) % 2**12 if counted else None
-        made = Pseudonyms(hashlib.sha256(name.encode()).digest(), dict.fromkeys(self.names, name), number)
+        made = Pseudonyms(key, int(counted[0] if counted else key[:4].hex(), 10 if counted else 16) % _TAILS)
         return {
-            key: "".join(made.of(kind, value) if kind else value for kind, value in parts)
+            key: "".join(name if kind == "name" else made.of(kind, value) if kind else value for kind, value in parts)
             for key, parts in self.texts.items()
         }
 
 
-def _gaps(text: str, finder: Words, names: set[str]) -> Iterator[Part]:
-    for kind, value in _parts(text, finder):
-        if kind == "word" and value not in names:
-            yield "serial", value
-        else:
-            yield "" if kind in _ADDRESSES else kind, value
+def _gaps(text: str, words: Words) -> Iterator[Part]:
+    for kind, value in _parts(text, words):
+        known = words.known[value] if kind == "word" else kind
+        yield "" if known in ("ipv4", "ipv6") else known, value
 
 
-def _parts(text: str, finder: Words) -> Iterator[Part]:
+def _parts(text: str, words: Words) -> Iterator[Part]:
     """(kind, value) of shapes and known words, in their order; kind is empty for what stands between."""
     for kind, value in shapes(text):
-        yield from ((kind, value),) if kind else finder.find(value)
+        yield from ((kind, value),) if kind else words.find(value)
 
 
 # longer forms first; a lookahead takes care that none is a piece of a longer number
 _SHAPES = re.compile(
     r"""
     (?P<uuid>  (?<![0-9A-Za-z]) [0-9A-Fa-f]{8} (?:-[0-9A-Fa-f]{4}){3} -[0-9A-Fa-f]{12} (?![0-9A-Za-z]) )
-  | (?P<key>   (?<![0-9A-Za-z]) [0-9A-Fa-f]{2} (?P<k>[:-])
-               (?! (?:[0-9A-Fa-f]{2}(?P=k)){18} [0-9A-Fa-f]{2} (?!(?P=k)[0-9A-Fa-f]) )
-               [0-9A-Fa-f]{2} (?:(?P=k)[0-9A-Fa-f]{2}){7,} )
   | (?P<pairs> (?<![0-9A-Za-z]) [0-9A-Fa-f]{2} (?P<s>[:-]) [0-9A-Fa-f]{2} (?:(?P=s)[0-9A-Fa-f]{2}){4,18}
                (?! [0-9A-Za-z] | (?P=s)[0-9A-Fa-f] ) )
   | (?P<ipv6>  (?<![0-9A-Za-z:.]) (?: (?:[0-9A-Fa-f]{1,4}:){7} [0-9A-Fa-f]{1,4}
@@ -379,28 +309,20 @@ _SHAPES = re.compile(
     """,
     re.VERBOSE,
 )
-_GROUPS = {"s": "pairs", "k": "key"}
 _SIZES = {6, 8, 20}
 # four numbers after such a word are a version, unless they are an address of a private network
 _VERSION = re.compile(r"(?:(?i:version|pkg)|[vV])[\s:=\"'(]*\Z")
 _ZEROS = re.compile(r"(?:^|\.)0\d")
 _SERIALS = (
-    re.compile(r"(?im)^[^:\n]{0,60}?\bserial(?:[ _]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([^\s,\"'<]+)"),
+    re.compile(r"(?i)\bserial(?:[ _-]?(?:number|num|no))?\.?[\"']?\s*[:=]\s*[\"']?([^\s,\"'<]+)"),
     re.compile(r"(?i)<serial>([^<\s]+)</serial>"),
     re.compile(r"(?i)\[SN\][^:\n]*:\s*(\S+)"),
-    re.compile(r"(?im)^[ \t]*board_id:[ \t]*(\S+)"),
+    re.compile(r"\b(?:S/N|SN|(?i:asset tag|serial number))\b[ \t]*[:=#]?[ \t]*([^\s,\"'<]+)"),
 )
 _COLUMN = re.compile(r"(?i)\bserial\b")
-_SERIAL = re.compile(r"(?=[^\d]*\d)[A-Za-z0-9][A-Za-z0-9_./-]{3,63}")
-_HOSTS = (
-    re.compile(r"(?m)\bNode(?:Host)?Name=([A-Za-z0-9][A-Za-z0-9_.-]*)"),
-    re.compile(r"(?m)^\w{3} [ \d]\d \d\d:\d\d:\d\d ([A-Za-z0-9][A-Za-z0-9_.-]*) kernel:"),
-    re.compile(r"(?m)^\d{4}-\d\d-\d\dT\S+ ([A-Za-z0-9][A-Za-z0-9_.-]*) kernel:"),
-)
-_USERS = re.compile(r"/(?:homes?|[Uu]sers?)/([A-Za-z_][A-Za-z0-9_.-]{0,31})")
-_SHORTEST = 3
-_TOKEN = re.compile(r"[A-Za-z0-9_]+(?:[-.][A-Za-z0-9_]+)*")
-_PARTS = re.compile(r"([-._])")
+_SERIAL = re.compile(r"(?=[^\d]*\d)[A-Za-z0-9](?:[-./]?[A-Za-z0-9_]){3,63}")
+_TOKEN = re.compile(r"[A-Za-z0-9_]+(?:[-./][A-Za-z0-9_]+)*")
+_PARTS = re.compile(r"([-._/])")
 _LONGEST = 12
 
 Part = tuple[str, str]
@@ -410,8 +332,8 @@ def shapes(text: str) -> Iterator[Part]:
     """(kind, value) in their order; kind is empty for what stands between."""
     position = 0
     for match in _SHAPES.finditer(text):
-        kind, value = _GROUPS.get(match.lastgroup or "", match.lastgroup), match.group()
-        if kind is None or not _is(kind, value, text, match.start()):
+        kind, value = match.lastgroup or "", match.group()
+        if not _is(kind, value, text, match.start()):
             continue
         yield "", text[position : match.start()]
         yield kind, value
@@ -435,11 +357,16 @@ def _is(kind: str, value: str, text: str, start: int) -> bool:
 
 
 class Words:
-    """Known words, found whole or as whole parts between dashes, dots and underscores; the longest wins."""
+    """Known words and what stands for each, found whole or between dashes, dots and underscores; the longest wins."""
 
-    def __init__(self, search_words: Iterable[str]) -> None:
-        self._known = frozenset(search_words)
-        self._firsts = {_PARTS.split(word, maxsplit=1)[0] for word in self._known}
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self._firsts: set[str] = set()
+
+    def add(self, word: str, meaning: str) -> None:
+        """Add a word, unless it has a meaning already."""
+        self.known.setdefault(word, meaning)
+        self._firsts.add(_PARTS.split(word, maxsplit=1)[0])
 
     def find(self, text: str) -> Iterator[Part]:
         """(kind, value) in their order; kind is empty for what stands between."""
@@ -460,7 +387,7 @@ class Words:
     def _at(self, parts: Sequence[str], at: int) -> str:
         """Return the longest known word that begins with the part at `at`."""
         sizes = range(min(len(parts) - at, _LONGEST), 0, -1)
-        return next((word for n in sizes if (word := "".join(parts[at : at + n])) in self._known), "")
+        return next((word for n in sizes if (word := "".join(parts[at : at + n])) in self.known), "")
 
 
 def serials(text: str) -> set[str]:
@@ -487,5 +414,5 @@ def _head(text: str) -> tuple[str, int]:
 
 
 def host_names(text: str) -> set[str]:
-    """Names that a scheduler or a log gives the host."""
-    return {match[1] for pattern in _HOSTS for match in pattern.finditer(text)} - {"localhost"}
+    """Names that the system, a scheduler or a log gives the host."""
+    return {name for name in _found(_HOSTS, text) if _SPEAKING.fullmatch(name)}

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from nodectl.profiles.resolve import base_tuning, load_profile
 from nodectl.profiles.schema import Tuning
 from nodectl.recordings.folder import ABOUT, CLOCK, ERR, INDEX, OUT, SCHEMA, open_recording, read_about
 from nodectl.recordings.mask import Masker
-from nodectl.recordings.source import CommandsOf, ReplaySource, Source
+from nodectl.recordings.source import Answer, CommandsOf, ReplaySource, Source
 
 _DRAFT = ".draft-"
 _CLOCK_ARGV = ("date", "+%s.%N")
@@ -56,7 +56,10 @@ def save(
     folders: dict[str, str] = {}
     failed: dict[str, str] = {}
     facts = facts_for(sysctl_keys(profile_dirs))
-    for host, answer in source.recordings(lambda host: (*commands_for(host, facts), *more(host))):
+    answers: Iterable[tuple[Host, Answer]] = source.recordings(lambda host: (*commands_for(host, facts), *more(host)))
+    if masker:
+        answers = _learned(masker, answers)
+    for host, answer in answers:
         if not isinstance(answer, Recording):
             failed[host.name] = "; try: ".join(filter(None, [answer.error or str(answer.outcome), answer.remedy]))
             continue
@@ -67,6 +70,15 @@ def save(
         else:
             folders[shown[host.name]] = local_path(folder, shown[host.name]).name
     return Saved(folders, failed, source.recorded)
+
+
+def _learned(masker: Masker, answers: Iterable[tuple[Host, Answer]]) -> list[tuple[Host, Answer]]:
+    """Wait for all answers: what is known from the last one goes from the first one, too."""
+    every = list(answers)
+    for _, answer in every:
+        if isinstance(answer, Recording):
+            masker.learn(answer)
+    return every
 
 
 def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:

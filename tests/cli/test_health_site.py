@@ -74,8 +74,6 @@ def test_from_the_host_to_a_recording_and_every_form(nodectl: Cli, site: Path) -
     assert (problems["site_fans"], problems["site_disk_use"]) == ("failed", "warning")
 
     nodectl("--replay", recording, "record", masked, "--mask")
-    everything = "".join(path.read_text() for path in Path(masked).rglob("*.*"))
-    assert not re.search("zanzibar|quetzal", everything)
     done = json.loads(nodectl("--replay", masked, "health", "--output", "json", check=False).stdout)
     assert sorted(f["status"] for f in _own(done).values()) == sorted(f["status"] for f in live.values())
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 # what a secret is called, and its value: quoted, or a word
-PRIVATE = (
+_PRIVATE = (
     r"(?:pass(?:w(?:or)?d|phrase|code)?|pwd|pw|secret|token|credentials?|cookie|signature|t?otp"
     r"|(?:api|access|private|secret|auth|licen[cs]e|encryption|signing|master|account|shared|storage|session|pre-?shared"
     r"|munge|jwt|ssh|rsa|deploy|wandb|hf|ngc|aws)[ _-]?key"
     r"|auth(?:orization|entication)?|psk|pin)"
 )
-VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
+_VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
 
 _SECRETS = (
-    re.compile(rf"(?i){PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{VALUE}"),
-    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}{PRIVATE}[ =]{VALUE}"),
+    re.compile(rf"(?i){_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"),
+    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}{_PRIVATE}[ =]{_VALUE}"),
     re.compile(r"(?i)\bbearer\s+([\w.~+/=-]{8,})"),
     re.compile(r"(?<=//)([^/\s\"'<>@]{1,400})@"),
     re.compile(r"\b((?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|eyJ)[\w.-]{12,})"),
@@ -35,4 +35,5 @@ def _starred(match: re.Match[str]) -> str:
     if _NO_SECRET.fullmatch(match[1]):
         return match[0]
     begin, end = (place - match.start() for place in match.span(1))
-    return f"{match[0][:begin]}***{match[0][end:]}"
+    quote = match[1][0] if match[1][0] in "\"'" else ""
+    return f"{match[0][:begin]}{quote}***{quote}{match[0][end:]}"
