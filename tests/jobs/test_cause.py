@@ -265,16 +265,6 @@ def test_the_strongest_evidence_decides(known: Evidence, kind: str, category: st
     assert says in verdict.message
 
 
-def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it() -> None:
-    """As transformers says it: a module of its own could not be imported."""
-    trainer = link("ModuleNotFoundError", "Could not import module 'Trainer'. Are its requirements defined?")
-    beneath = {**link("RuntimeError", "operator torchvision::nms does not exist"), "role": "cause"}
-    told = judge(Evidence(code=1, note={"chain": [trainer, beneath]}))
-    assert told.category == "version_mismatch"
-    failure = Failure("gpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
-    assert "{packages: {torchvision: null}}" in remedy_of(failure)
-
-
 @pytest.mark.parametrize(
     "after",
     [
@@ -289,14 +279,6 @@ def test_the_message_of_sys_exit_is_quoted_whatever_libraries_add_to_it(after: s
     assert verdict.message == "exit status 1"
     assert "its last words: no shards below /data: give --data (log text only)" in verdict.evidence
     assert any("a traceback that it handled: ValueError: handled" in line for line in verdict.evidence)
-
-
-@pytest.mark.parametrize("code", [1, -6])
-def test_the_last_words_of_who_left_no_exception_are_told(code: int) -> None:
-    log = "step 3\ncannot find the shards under /data\n\n"
-    assert "its last words: cannot find the shards under /data (log text only)" in judge(
-        Evidence(code=code, log=log, watched=True)).evidence  # fmt: skip
-    assert not any("shards" in line for line in judge(Evidence(code=code, log=log, shared=True)).evidence)
 
 
 def test_a_time_limit_is_told_once_and_secrets_of_an_exception_are_starred() -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import queue
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodectl.cli.terminal import LinePrinter
-from nodectl.jobs.follow import Back, Line, Noise, Start, Trouble, _collect, _Sign, follow
+from nodectl.jobs.follow import Line, Noise, Start, Trouble, _collect, _Sign, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.jobs.logs import line_starts
@@ -124,15 +123,6 @@ def test_the_last_lines_are_found_from_the_end(size: int, end: str) -> None:
     assert count == len(lines)
 
 
-def test_the_end_of_a_huge_file_costs_nothing(local: Local) -> None:
-    path = wrote(local, "a", b"")
-    with path.open("wb") as file:
-        file.truncate(20 << 30)
-        file.seek(0, io.SEEK_END)
-        file.write(b"\nlast but one\nlast\n")
-    assert lines_of(local, "a", start=Start(tail=2)) == {"a": ["last but one", "last"]}
-
-
 def test_when_no_host_answers_any_more_it_ends_and_says_so(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodectl.jobs.follow._ALL_SILENT_S", 1.0)
     monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 1.0)
@@ -145,54 +135,12 @@ def test_when_no_host_answers_any_more_it_ends_and_says_so(local: Local, monkeyp
     assert time.monotonic() - began_s < 60
 
 
-def test_who_was_frozen_with_the_others_is_waited_for_when_these_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.2)
-    monkeypatch.setattr("nodectl.jobs.follow._LAST_CHANCE_S", 5.0)
-    messages: queue.Queue[Any] = queue.Queue()
-    events = _collect(messages, ["a", "b"], 60.0)
-    assert {next(events), next(events)} == {Trouble("a", "silent for 0.2 s"), Trouble("b", "silent for 0.2 s")}
-    messages.put([Line("a", "the last one")])
-    messages.put(_Sign("a", ended=True))
-
-    def thaw() -> None:
-        messages.put([Line("b", "late")])
-        messages.put(_Sign("b", ended=True))
-
-    threading.Timer(2.0, thaw).start()
-    assert list(events) == [Back("a"), Line("a", "the last one"), Back("b"), Line("b", "late")]
-
-
 def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.2)
     monkeypatch.setattr("nodectl.jobs.follow._LAST_CHANCE_S", 0.2)
     messages: queue.Queue[Any] = queue.Queue()
     messages.put(_Sign("a", ended=True))
     assert list(_collect(messages, ["a", "b"], 60.0)) == [Trouble("b", "silent for 0.2 s")]
-
-
-def test_a_line_that_does_not_go_on_holds_nobody_up(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.jobs.follow._TURN_S", 60.0)
-    path = wrote(local, "a", b"x" * 300_000)
-    (path.parent / "state.json").write_text(json.dumps({"state": "running", "final": False, **_this_process()}))
-    wrote(local, "b", b"b's own\n")
-    seen: list[Line] = []
-    done = threading.Event()
-
-    def read() -> None:
-        for event in follow(local, [Host("a", "a"), Host("b", "b")], JOB):
-            if isinstance(event, Line):
-                seen.append(event)
-            if {line.host for line in seen if not line.goes_on} == {"a", "b"}:
-                done.set()
-                return
-
-    threading.Thread(target=read, daemon=True).start()
-    assert done.wait(40), seen
-
-
-def _this_process() -> dict[str, int]:
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    return {"pid": int(Path("/proc/self").readlink().name), "start_ticks": int(fields[19])}
 
 
 def test_parts_of_a_line_are_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,14 +64,6 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     assert made.document()["hosts"][1] == host
 
 
-def test_the_scripts_options_are_told_where_they_belong(nodectl: Any) -> None:
-    done = nodectl("launch", "train.py", "--lease", "9", "--epochs=3", check=False)
-    assert done.returncode == 2
-    assert "--epochs" in done.stderr and "Did you mean" not in done.stderr
-    hint = "the script's own options stand behind `--`: nodectl launch train.py -- --lease 9 --epochs=3"
-    assert f"  try: {hint}\n" in done.stderr
-
-
 @pytest.mark.parametrize(("asked", "gpus", "expected"), [(None, (8, 8), 8), (None, (0, 0), 1), (3, (8, 4), 3)])
 def test_ranks_a_host(asked: Any, gpus: Any, expected: Any) -> None:
     assert choose_nproc(asked, gpus) == expected

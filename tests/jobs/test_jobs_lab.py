@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -114,10 +113,13 @@ def shell(lab: LabUnderTest, nodectl: Any, launcher_everywhere: None, tmp_path: 
 
 
 def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: Shell) -> None:
+    settings, events = Path(shell.lab.inventory).parent / "nodectl.toml", "/tmp/nodectl-events"
+    settings.write_text(f'on_event = ["sh", "-c", "cat >> {events}; echo >> {events}"]\n')
     words = ("a b", "$(touch /pwned)", "it's", "--x", "")
     text = "import os, sys\nos.write(1, f\"got {sys.argv[1:]} {os.environ['TOKEN']}\\n\".encode())\n"
     argv = shell.launch_argv(text, "--env", "TOKEN", args=words)
     done = shell.run(*argv, env={"TOKEN": "se'cret $(id)"})
+    settings.unlink()
     assert done.returncode == 0, done.stderr
     for host in shell.lab.hosts:
         assert done.stdout.count(f"{host} | got {list(words)} se'cret $(id)\n") == 2
@@ -131,6 +133,13 @@ def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: She
     assert (job["state"], job["exit_status"], job["first_failure"]) == ("finished", 0, None)
     assert job["hosts"] == list(shell.lab.hosts)
     assert "se'cret" not in shell.lab.ssh(shell.lab.hosts[0], "cat ~/.local/state/nodectl/jobs/*/plan.json")
+    until = time.monotonic() + 30
+    while not (told := [shell.lab.ssh(host, f"cat {events} 2>/dev/null") for host in shell.lab.hosts])[0]:
+        assert time.monotonic() < until, "no event came"
+    shell.lab.ssh(shell.lab.hosts[0], f"rm {events}")
+    event = json.loads(told[0])
+    assert (event["event"], event["job"], event["details"]["state"]) == ("job_ended", job["id"], "finished")
+    assert not any(told[1:])
 
 
 PROJECT_SCRIPT = """
@@ -228,21 +237,6 @@ def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
     why = shell.run("jobs", "why").stdout  # of the last one
     assert why.startswith(f"job failed: host {host}, rank 5: killed by signal 9 (SIGKILL)\n")
     assert shell.run("jobs", "show").stdout.startswith(f"job       {job_id}\n")
-
-
-def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:
-    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
-    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        while b"| up" not in process.stdout.readline():
-            continue
-        os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert b"Ctrl-C again leaves it running" in said
-    job = shell.job("last")
-    assert job["state"] == "stopped"
-    assert shell.left(job["id"]) == ""
 
 
 @pytest.mark.slow

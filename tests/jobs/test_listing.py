@@ -116,16 +116,6 @@ def test_a_past_attempt_s_silent_host_tells_its_own_end_of_that_attempt(attempt:
     assert (told.cause.kind, told.cause.host) == (kind, HOSTS[1])
 
 
-def test_a_past_attempt_has_the_same_times_whichever_host_answers_first() -> None:
-    reports = [report(rank, "finished") for rank in range(3)]
-    for rank, one in enumerate(reports):
-        past = {"number": 1, "hosts": list(HOSTS), "begun_at": 1.5 - rank / 10, "ended_at": 10.0 + rank, "cause": None}
-        one.document["state"].update(attempt=2, attempts=[past])
-    for ordered in (reports, reports[::-1]):
-        (told,) = merge(ordered, {}).past
-        assert (told.begun_at, told.ended_at) == (1.3, 12.0)
-
-
 def test_stopped_by_the_operator_though_ranks_complained() -> None:
     job = merge(
         [

@@ -10,7 +10,7 @@ import pytest
 
 from nodectl.jobs.follow import Line, follow
 from nodectl.jobs.listing import read_jobs
-from nodectl.jobs.nodes import ask, clean, stop
+from nodectl.jobs.nodes import clean, stop
 from nodectl.model.host import Host
 from nodectl.model.job import JobState
 from nodectl.model.result import CommandResult
@@ -64,27 +64,3 @@ def test_its_jobs_are_listed_read_stopped_and_cleaned(noisy_sshd: Sshd, quiet: W
     assert list(follow(quiet, hosts, job_id, once=True)) == [Line("gpu07", "up")] * 2
     assert stop(quiet, hosts, job_id, 8).lines["gpu07"][0]["state"]["state"] == "stopped"
     assert clean(quiet, hosts, [job_id], 8).lines["gpu07"] == ({"id": job_id, "removed": True, "problem": ""},)
-
-
-def test_one_that_cannot_be_read_is_named_and_the_others_go_on(sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:
-    job_id = fleet.launch("pass")
-    fleet.wait_settled(job_id)
-
-    class Cutting(WithState):
-        def run(
-            self,
-            host: Host,
-            argv: Sequence[str],
-            *,
-            timeout_s: float | None,
-            stdin: bytes | None = None,
-            on_output: OnOutput | None = None,
-        ) -> CommandResult:
-            cut = ["sh", "-c", '"$@" | head -c 40', "sh", *argv] if host.name == "gpu08" else argv
-            return super().run(host, cut, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
-
-    hosts = [sshd.host("gpu07"), sshd.host("gpu08")]
-    assert ask(quiet, hosts[:1], lambda _: ["list"], forks=8, timeout_s=60).problems == {}
-    answers = ask(Cutting(quiet.inner, quiet.folder), hosts, lambda _: ["list"], forks=8, timeout_s=60)
-    assert [row["plan"]["id"] for row in answers.lines["gpu07"]] == [job_id]
-    assert answers.refused["gpu08"].startswith("gpu08: its answer cannot be read: it breaks off")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jobs.deaths import LAUNCHER, VENV
+from tests.jobs.deaths import LAUNCHER, VENV, Lab
 from tests.torch_venv import torch_venv
 
 # eleven imports of torch a test: the quick variants are in tests/payload/test_job_attempts.py
@@ -67,45 +65,24 @@ dist.destroy_process_group()
 """
 
 
-class Hosts:
-    """The lab's hosts with torch, and an operator's shell."""
-
-    def __init__(self, lab: Any, nodectl: Any, folder: Path) -> None:
-        self.lab, self.nodectl, self.script = lab, nodectl, folder / "train.py"
-        self.script.write_text(TRAIN)
+class Hosts(Lab):
+    """An operator who trains on the first hosts, a rank each."""
 
     def argv(self, count: int, options: list[str], args: list[str]) -> list[str]:
-        """nodectl's words for a launch on the first `count` hosts, a rank each."""
-        hosts = ",".join(self.lab.hosts[:count])
+        """nodectl's words for a launch on the first `count` hosts."""
+        hosts = ",".join(self.hosts[:count])
         own = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1"]
         own += ["--checkpoint", "auto", "--lease", "4"]
         return ["-i", self.lab.inventory, "-l", hosts, "launch", *own, *options, str(self.script), "--", *args]
 
-    def job(self) -> dict[str, Any]:
-        done = self.nodectl("-i", self.lab.inventory, "--output", "json", "jobs", "show", "last", check=False)
-        found: dict[str, Any] = json.loads(done.stdout)["jobs"][0]
-        return found
-
-    def wait(self, state: str, timeout_s: float = 120.0) -> dict[str, Any]:
-        until = time.monotonic() + timeout_s
-        while (job := self.job())["state"] != state:
-            assert time.monotonic() < until, job
-            time.sleep(0.5)
-        return job
+    @property
+    def script(self) -> Path:
+        return self.folder / "train.py"
 
     def output(self, host: str) -> str:
         """Of all attempts, the newest file last."""
         find = "find ~/.local/state/nodectl/jobs -name output.log -o -name 'std*.log'"
         return str(self.lab.ssh(host, f"cat $({find} | xargs ls -tr)"))
-
-    def wait_step(self, host: str, step: int) -> None:
-        until = time.monotonic() + 60
-        while f"step {step} loss" not in self.output(host):
-            assert time.monotonic() < until, self.output(host)
-            time.sleep(0.2)
-
-    def pid_of_rank(self, host: str, rank: int) -> str:
-        return str(self.lab.ssh(host, f"grep -lz '^RANK={rank}$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3"))
 
 
 def last_loss(text: str) -> str:
@@ -124,6 +101,7 @@ def undisturbed(script: Path, folder: Path, steps: int) -> str:
 @pytest.fixture
 def hosts(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Hosts]:
     made = Hosts(prepared, nodectl, tmp_path)
+    made.script.write_text(TRAIN)
     yield made
     nodectl("-i", prepared.inventory, "jobs", "stop", "last", check=False)
     nodectl("-i", prepared.inventory, "jobs", "clean", check=False)
@@ -138,32 +116,34 @@ def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path
         while b"step 3 loss" not in process.stdout.readline():
             continue
         process.kill()
-    hosts.lab.ssh(hosts.lab.hosts[1], f"kill -9 {hosts.pid_of_rank(hosts.lab.hosts[1], 1)}")
-    job = hosts.wait("finished")
+    hosts.signal(hosts.job("last")["id"], 1, "KILL")
+    job = hosts.wait_ended("last")
+    assert job["state"] == "finished", job
     assert job["attempt"] == 2
-    assert last_loss(hosts.output(hosts.lab.hosts[0])) == undisturbed(hosts.script, tmp_path / "alone", 40)
+    assert last_loss(hosts.output(hosts.hosts[0])) == undisturbed(hosts.script, tmp_path / "alone", 40)
 
 
 def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, tmp_path: Path) -> None:
-    cut, second, spare = hosts.lab.hosts[:3]
+    cut, second, spare = hosts.hosts[:3]
     hosts.nodectl(*hosts.argv(3, ["--spares", "1", "--detach"], ["60", "-1", "0.3"]))
-    hosts.wait_step(cut, 5)
+    hosts.wait(lambda: "step 5 loss" in hosts.output(cut), "it did not come to step 5")
     name = hosts.lab.status["name"]
     hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
     try:
-        job = hosts.wait("finished")
+        job = hosts.wait_ended("last")
+        assert job["state"] == "finished", job
         assert (job["attempt"], job["nodes"]) == (2, [spare, second])
         assert last_loss(hosts.output(spare)) == undisturbed(hosts.script, tmp_path / "alone", 60)
         assert "up at 0" not in hosts.output(spare)
     finally:
         hosts.nodectl("lab", "heal", "--name", name)
-    healed = hosts.job()
+    healed = hosts.job("last")
     assert (healed["state"], healed["host_states"][cut]) == ("finished", "cut off"), healed
 
 
 def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place(hosts: Hosts) -> None:
     hosts.script.write_text("import os\nos.write(1, b'was here\\n')\nraise SystemExit(3)\n")
-    broken = hosts.lab.hosts[0]
+    broken = hosts.hosts[0]
     hosts.lab.ssh(broken, f"chmod -x {LAUNCHER}")
     try:
         refused = hosts.nodectl(*hosts.argv(3, [], []), check=False)
@@ -172,5 +152,5 @@ def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place
     finally:
         hosts.lab.ssh(broken, f"chmod +x {LAUNCHER}")
     assert f"left out, a spare takes the place: {broken}" in done.stderr
-    assert hosts.job()["nodes"] == list(hosts.lab.hosts[1:3])
+    assert hosts.job("last")["nodes"] == list(hosts.hosts[1:3])
     assert done.stdout.count("was here\n") == 2

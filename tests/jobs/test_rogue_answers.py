@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -106,9 +105,8 @@ def sane(done: Result, status: int | None = None) -> str:
 DEEP = '{"a":' * 3000 + "1" + "}" * 3000
 LACKING = object()
 WRONG: dict[str, Any] = {
-    "missing": LACKING, "true": True, "null": None, "list": [1], "object": {"é\x1b": 1},
-    "text": "\x1b[2J\x9b\u202e\nx\r",
-    "huge": 10**40, "negative": -5, "nan": math.nan, "infinite": math.inf, "lone": "\ud800x", "empty": "", "none": [],
+    "missing": LACKING, "null": None, "text": "\x1b[2J\x9b\u202e\nx\r", "huge": 10**40, "object": {"é\x1b": 1},
+    "lone": "\ud800x",
 }  # fmt: skip
 
 
@@ -135,11 +133,7 @@ def mutations(value: Any) -> Iterator[Callable[[Any], Any]]:
             yield put(key, change)
 
 
-OFTEN = ("missing", "null", "text", "huge")
-SORTS = [pytest.param(what, marks=[] if what in OFTEN else [pytest.mark.slow]) for what in WRONG]
-
-
-@pytest.mark.parametrize("what", SORTS)
+@pytest.mark.parametrize("what", WRONG)
 def test_no_value_of_one_hosts_answer_keeps_the_others_from_being_read(fleet: Fleet, what: str) -> None:
     from nodectl.jobs.listing import read_jobs
     from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
@@ -259,7 +253,7 @@ PULSE = {
 LOGGED = {"text": "x\n", "file": "y", "offset": 3, "goes_on": False, "rank": 1}
 
 
-@pytest.mark.parametrize("what", SORTS)
+@pytest.mark.parametrize("what", WRONG)
 def test_no_value_of_the_other_answers_raises(fleet: Fleet, what: str) -> None:
     hosts: Any = [Host(name, name) for name in "ab"]
     nobody: Any = None

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.jobs.deaths import LAUNCHER, VENV
+from tests.jobs.deaths import LAUNCHER, VENV, Lab
 
 pytestmark = [pytest.mark.lab]
 
@@ -37,7 +34,7 @@ torch.set_num_threads(1)
 torch.manual_seed(7)
 dist.init_process_group("gloo")
 model = torch.nn.Sequential(torch.nn.Linear(128, 512), torch.nn.ReLU(), torch.nn.Linear(512, 128))
-model = DistributedDataParallel(model)
+model = torch.compile(DistributedDataParallel(model), backend="eager")  # what is compiled stays so
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 weight = torch.randn(700, 700)
 for number, batch in enumerate(DataLoader(Numbers(), batch_size=8)):
@@ -55,33 +52,9 @@ os._exit(0)  # a thread of torch that wakes up as Python winds down aborts a run
 """
 
 
-class Shell:
-    """An operator's shell with this lab as inventory."""
-
-    def __init__(self, lab: Any, nodectl: Any) -> None:
-        self.lab, self.nodectl = lab, nodectl
-        self.hosts = lab.hosts[:3]
-
-    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        limit = ("-l", ",".join(self.hosts))
-        done: subprocess.CompletedProcess[str] = self.nodectl("-i", self.lab.inventory, *limit, *args, check=False)
-        return done
-
-    def launch(self, *args: str, document: bool = False) -> subprocess.CompletedProcess[str]:
-        form = ("--output", "json") if document else ()
-        return self.run(
-            *form, "launch", "-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1", *args
-        )
-
-
-@pytest.fixture
-def shell(prepared: Any, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    made = Shell(prepared, nodectl)
-    (tmp_path / "train.py").write_text(TRAIN)
-    monkeypatch.chdir(tmp_path)
-    yield made
-    made.run("jobs", "stop", "last")
-    made.run("jobs", "clean")
+def launch(lab: Lab, *args: str, document: bool = False) -> subprocess.CompletedProcess[str]:
+    form = ("--output", "json") if document else ()
+    return lab.run(*form, "launch", "-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1", *args)
 
 
 def losses(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -89,25 +62,27 @@ def losses(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_slow_rank_computes_and_the_losses_stay_bit_for_bit(shell: Shell) -> None:
+def test_the_slow_rank_computes_and_the_losses_stay_bit_for_bit(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lab.folder / "train.py").write_text(TRAIN)
+    monkeypatch.chdir(lab.folder)
     words = ("train.py", "--", "1", "20")
-    traced = shell.launch("--trace", "torch", *words, document=True)
+    traced = launch(lab, "--trace", "torch", *words, document=True)
     said = traced.stderr + traced.stdout
     assert traced.returncode == 0, said
     [job] = json.loads(traced.stdout)["jobs"]
     one, two, three = ranks = job["traces"]
     assert [(rank["rank"], rank["host"], rank["steps"], rank["problem"]) for rank in ranks] == [
-        (number, host, 5, "") for number, host in enumerate(shell.hosts)
+        (number, host, 5, "") for number, host in enumerate(lab.hosts)
     ], said
     for rank in ranks:
         both = rank["compute_percent"] + rank["communication_percent"] - rank["overlap_percent"]
         assert both + rank["idle_percent"] == pytest.approx(100, abs=0.3), said
     assert two["compute_percent"] > max(one["compute_percent"], three["compute_percent"]), said
     assert two["communication_percent"] < min(one["communication_percent"], three["communication_percent"]), said
-    shown = shell.run("jobs", "show", job["id"]).stdout
-    assert re.search(rf"1 +{shell.hosts[1]} +5 .* %", shown), shown
-    found = shell.lab.ssh(shell.hosts[1], f"ls .local/state/nodectl/jobs/{job['id']}/traces").split()
+    shown = lab.run("jobs", "show", job["id"]).stdout
+    assert re.search(rf"1 +{lab.hosts[1]} +5 .* %", shown), shown
+    found = lab.lab.ssh(lab.hosts[1], f"ls .local/state/nodectl/jobs/{job['id']}/traces").split()
     assert found == ["1.pt.trace.json.gz", "1.summary.json"]
-    plain = shell.launch(*words)
+    plain = launch(lab, *words)
     assert plain.returncode == 0 and len(losses(plain)) == 20, plain.stderr + plain.stdout
     assert losses(plain) == losses(traced), said

@@ -87,26 +87,6 @@ def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "words", "argv"),
-    [
-        (
-            "deepspeed",
-            "--bind_cores_to_rank @ --steps 3",
-            "--no_local_rank --bind_cores_to_rank transformer.py --steps 3",
-        ),
-        ("command", "@ --steps 3", "python transformer.py --steps 3"),
-    ],
-)
-def test_a_program_that_nodectl_ships_runs_under_every_engine(
-    project: Path, engine: str, words: str, argv: str
-) -> None:
-    first, *rest = words.replace("@", "workload:transformer").split()
-    way = find_way(Asked(first, tuple(rest), engine=engine))
-    assert way.start.argv == tuple(argv.replace("@", "workload:transformer").split()) and way.name == "transformer"
-    assert way.code is not None and "train.py" not in places(Asked(first, tuple(rest), engine=engine))
-
-
-@pytest.mark.parametrize(
     ("engine", "argv", "script", "args"),
     [
         ("deepspeed", "train.py --deepspeed ds.json", "train.py", ("--deepspeed", "ds.json")),

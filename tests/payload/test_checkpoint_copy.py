@@ -23,7 +23,7 @@ from nodectl.payload.jobs.checkpoint_copy import (
     _put,
     _serve,
 )
-from nodectl.payload.jobs.checkpoints import Saved, newest_steps, saved
+from nodectl.payload.jobs.checkpoints import saved
 
 SECRET = b"of this job"
 
@@ -111,22 +111,6 @@ def announce(stream: SignedStream, **changes: object) -> dict[str, Any]:
     return stream.read()
 
 
-def test_two_steps_are_kept_whole_and_what_has_no_step_always(
-    second: tuple[str, int], source: Path, folder: Path
-) -> None:
-    write(folder / "mine-1.pt", b"", 1)
-    write(source / "config.json", b"{}", 1)
-    for step in (10, 20, 30):
-        write(source / f"model_step{step}.pt", b"m", step)
-        write(source / f"optimizer_step{step}.pt", b"o", step)
-        write(source / "latest", str(step).encode(), step)
-        put(second, source)
-    assert sorted(tree(folder)) == [
-        *("config.json", "latest", "mine-1.pt"),
-        *("model_step20.pt", "model_step30.pt", "optimizer_step20.pt", "optimizer_step30.pt"),
-    ]
-
-
 def test_each_save_is_copied_once_it_has_stopped_changing(
     second: tuple[str, int], source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,15 +145,6 @@ def _await(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < ends_s
         time.sleep(0.02)
-
-
-def test_a_disk_without_room_is_said_before_any_byte(second: tuple[str, int], source: Path, folder: Path) -> None:
-    write(source / "step-1.pt", b"w", 5)
-    item = saved(str(source))[0]
-    huge = item._replace(files=(item.files[0]._replace(size_bytes=1 << 60),))
-    with pytest.raises(CopyError, match=r"no room in .*: 1099511627776.0 MiB to take, .* free"):
-        _put(second, SECRET, str(source), huge)
-    assert list(folder.iterdir()) == []
 
 
 def test_what_is_not_proven_is_not_kept(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
@@ -243,17 +218,3 @@ def test_a_path_with_a_way_out_of_its_folder_is_refused(
     answer = client[1].read()
     assert not answer["ok"] and "refused name" in answer["why"]
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("checkpoint-500", 500), ("global_step20", 20), ("step5-rank1.pt", 5), ("model_00012.pt", 12), ("7.pt", 7),
-        ("epoch=3-step=40.ckpt", 40), ("latest", None), ("config.json", None), ("last.mp4", None), ("iter_010", 10),
-    ],
-)  # fmt: skip
-def test_the_step_is_read_from_the_name(name: str, step: int | None) -> None:
-    item = Saved(name, "." not in name, ())
-    assert item.step == step
-    assert newest_steps([item], 1) == [item]
-    assert checkpoint_copy.text(item).startswith(name)

@@ -16,7 +16,7 @@ import pytest
 from nodectl.jobs.listing import Report, merge
 from nodectl.model.job import JobState
 from nodectl.payload.jobs import heartbeat as hb
-from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
+from nodectl.payload.jobs.attempts import Over, Rules, Succession
 from nodectl.payload.jobs.failures import first_of_attempt
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
 from nodectl.payload.jobs.process import descendants
@@ -133,6 +133,11 @@ UNTRUSTED = "raised from ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_
         (KILLED, KILLED, ""),
         (cause("crash", "SIGSEGV"), cause("crash", "SIGSEGV"), ""),
         (cause("time_limit", "over"), cause("time_limit", "over"), "its time is over"),
+        (
+            KILLED,
+            cause("import_error", "ModuleNotFoundError: No module named 'x'"),
+            "does not mend ModuleNotFoundError",
+        ),
     ],
 )
 def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
@@ -172,22 +177,6 @@ def test_the_same_failure_at_a_later_step_is_not_the_same(before: int, step: int
 def test_a_spare_takes_the_place_of_a_host_that_is_at_fault(failure: dict[str, Any], fit: str, second: int) -> None:
     views = Views(beat(0), {1: beat(1, failure=failure, fit=fit), 2: beat(2, hb.SPARE)})
     assert views.after(3.0) == Attempt(2, (0, second))
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "status", "why"),
-    [
-        ("exception", "ModuleNotFoundError: No module named 'x'", 1, "a restart does not mend ModuleNotFoundError"),
-        ("exception", "SyntaxError: invalid syntax", 1, "a restart does not mend SyntaxError"),
-        ("exit", "exit status 2", 2, "a restart does not mend wrong arguments (exit status 2)"),
-        ("exception", "RuntimeError: CUDA error", 1, ""),
-        ("signal", "killed by signal 9 (SIGKILL)", 137, ""),
-        ("exit", "exit status 1", 1, ""),
-    ],
-)
-def test_what_a_restart_cannot_mend_is_not_restarted(kind: str, message: str, status: int, why: str) -> None:
-    cause = {"kind": kind, "message": message, "exit_status": status, "rank": 0, "time": 0.0}
-    assert unmendable(cause) == why
 
 
 @pytest.fixture

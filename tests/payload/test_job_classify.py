@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.classify import Evidence, judge, signal_of_launcher, torchrun_exit
+from nodectl.payload.jobs.classify import Evidence, judge, torchrun_exit
 from nodectl.payload.jobs.failures import first
 
 USER_ERROR = """[rank2]: Traceback (most recent call last):
@@ -47,18 +47,6 @@ def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:
 def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
     assert torchrun_exit(TORCHRUN, 1) == -9
     assert torchrun_exit(TORCHRUN, 0) is None
-
-
-@pytest.mark.parametrize(
-    ("log", "number"),
-    [
-        ("W1123 06:18:51.1 2 torch/…/api.py:739] Received 15 death signal, shutting down workers\nW1123 …", 15),
-        ("Received Signals.SIGTERM death signal, shutting down workers", 15),
-        ("Sending process 9 closing signal SIGTERM", 0),
-    ],
-)
-def test_the_signal_that_asked_torchrun_to_end(log: str, number: int) -> None:
-    assert signal_of_launcher(log) == number
 
 
 def test_a_rank_that_its_launcher_ended_is_no_cause_beside_one_that_failed() -> None:

@@ -62,16 +62,6 @@ def test_reports_a_failure_with_its_rank(fleet: Fleet) -> None:
     assert event["details"]["cause"]["rank"] == 5 and "rank 5" in event["summary"], event
 
 
-@pytest.mark.slow
-def test_the_next_host_reports_if_the_first_is_gone(fleet: Fleet) -> None:
-    job_id = fleet.launch(UP + "time.sleep(1000)\n", on_event=hook(fleet.root))
-    fleet.wait_up(job_id, "up", 2)
-    os.kill(supervisor(fleet, 0, job_id), signal.SIGKILL)
-    fleet.wait_settled(job_id)
-    (event,) = events(fleet, 1)
-    assert (event["event"], event["host"], event["details"]["state"]) == ("job_ended", "host0", "failed")
-
-
 def test_reports_a_stop_with_its_operator(fleet: Fleet) -> None:
     job_id = fleet.launch(UP + "time.sleep(1000)\n", on_event=hook(fleet.root))
     fleet.wait_up(job_id, "up", 2)

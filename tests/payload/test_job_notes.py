@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from nodectl.payload.jobs import flight, kernel, notes
-from nodectl.payload.jobs.evidence import HostAtStart, Output, describe
-from nodectl.payload.jobs.ranks import Death
 
 HOOK = Path(notes.hook_folder())
 RAISES = (
@@ -66,20 +64,6 @@ def test_an_uncaught_exception_is_kept_whole_with_what_it_came_from(run: Any, tm
     torchs = json.loads((tmp_path / "error.json").read_text())["message"]
     assert torchs["message"] == "RuntimeError: loading\nfailed"
     assert torchs["extraInfo"]["py_callstack"] == note["text"]
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
-def test_what_a_group_of_exceptions_holds_is_kept(run: Any, tmp_path: Path) -> None:
-    inner = "ExceptionGroup('inner', [FileNotFoundError(2, 'No such file', '/data/a')])"
-    run(f"raise ExceptionGroup('tasks', [{inner}, KeyError('k')])").communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    assert note is not None
-    found = [(link["type"], link["role"], link["errno"]) for link in note["chain"]]
-    assert found == [
-        ("ExceptionGroup", "raised", None),
-        ("FileNotFoundError", "part", 2),
-        ("KeyError", "part", None),
-    ]
 
 
 def test_a_crash_leaves_its_stack(run: Any, tmp_path: Path) -> None:
@@ -175,30 +159,3 @@ def test_dumps_of_the_flight_recorder_are_read_and_run_nothing(tmp_path: Path, m
     assert "no plain data" in found["1"]["problem"]
     assert "cannot be read" in found["2"]["problem"]
     assert not (tmp_path / "harm-was-done").exists()
-
-
-@pytest.mark.parametrize(
-    ("in_group", "before", "now", "category", "said"),
-    [
-        ("1", 4, 5, "host_out_of_memory", "oom_kill went from 0 to 1"),
-        ("0", 4, 5, "killed_from_outside", "none of its control group"),
-        ("", 5, 5, "killed_from_outside", "all of them before it died"),
-        ("", 4, 5, "host_out_of_memory", "nothing tells whether it is one of them"),
-        ("", 4, 4, "killed_from_outside", "nothing tells of the kernel's memory killer"),
-    ],
-)
-def test_a_count_of_the_whole_machine_ties_nothing_to_a_rank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_group: str, before: int, now: int, category: str, said: str
-) -> None:
-    monkeypatch.setattr(kernel, "log_since", lambda _: ([], ""))
-    monkeypatch.setattr(kernel, "host_kills", lambda: now)
-    events = tmp_path / "memory.events"
-    events.write_text(f"oom_kill {in_group or 0}\n")
-    counts = {str(events): 0} if in_group else {}
-    host = HostAtStart(str(tmp_path), str(tmp_path), Output(str(tmp_path / "log")), 0.0, 4)
-    death = Death(1, 0, -9, 1.0, after_stop=False, pid=77, counts=counts, kills=before)
-    failure = describe(death, host, after_another=False)
-    assert failure["class"] == category
-    assert any(said in line for line in failure["evidence"])
-    assert ("memory killer ended it" in failure["message"]) is (in_group == "1")
-    assert ("perhaps" in failure["message"]) is (category == "host_out_of_memory" and not in_group)

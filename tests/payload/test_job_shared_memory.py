@@ -55,21 +55,6 @@ def test_while_another_program_works_with_segments_those_without_a_user_stay(shm
     assert list(shm.iterdir()) == []
 
 
-def test_a_state_that_does_not_tell_what_was_there_before_takes_nothing_away(shm: Path) -> None:
-    (shm / "torch_somebodys").touch()
-    Containment.recorded("job", {"kind": "cgroup"}).remove()
-    assert (shm / "torch_somebodys").exists()
-
-
-def test_a_later_shell_knows_from_the_record_what_was_there(shm: Path) -> None:
-    (shm / "torch_before").touch()
-    held = Containment("job", None, False, 0)
-    held.segments = shared_memory.present()
-    assert Containment.recorded("job", held.record()).segments == {
-        ("torch_before", (shm / "torch_before").stat().st_ino)
-    }
-
-
 def test_a_semaphore_of_another_program_of_the_login_stays() -> None:
     """Its maker has it mapped by a name that is gone, and hands its own name to processes that it starts later."""
     lock = multiprocessing.get_context("forkserver").Lock()

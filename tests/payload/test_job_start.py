@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.payload.jobs import control
-from nodectl.payload.jobs.folder import JobFolder, JobFolderError
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
@@ -97,26 +94,6 @@ def test_a_start_that_was_undone_does_not_come_later(upload: Upload) -> None:
     assert upload.names() == []
 
 
-@pytest.fixture
-def unremovable(upload: Upload) -> Iterator[Path]:
-    """A folder of a killed upload in which a file cannot be removed."""
-    upload.process.kill()
-    upload.process.wait()
-    partial = upload.fleet.state(0) / "jobs" / f".{JOB}.partial"
-    (partial / "secret").write_bytes(b"x" * 32)
-    (partial / "held").touch()
-    if subprocess.run(["chattr", "+i", str(partial / "held")], check=False).returncode != 0:
-        pytest.skip("no file can be made immutable here")
-    yield partial
-    subprocess.run(["chattr", "-i", str(partial / "held")], check=False)
-
-
-def test_what_cannot_be_removed_is_kept_and_said_without_its_secret(upload: Upload, unremovable: Path) -> None:
-    (row,) = answer(upload.fleet.ctl(0, "clean"))
-    assert (row["removed"], row["problem"]) == (False, f"{unremovable}: Operation not permitted")
-    assert not (unremovable / "secret").exists()
-
-
 def test_a_start_on_some_of_the_hosts_ends_by_itself_and_no_secret_is_on_a_disk(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, start=[0], start_deadline_s=2.0)
     fleet.wait_settled(job_id, [0])
@@ -131,41 +108,3 @@ def test_no_value_of_a_variable_is_on_a_disk_while_the_job_runs(fleet: Fleet) ->
     fleet.wait_up(job_id, "up", 2)
     kept = [path for path in fleet.root.rglob("*") if path.is_file() and b"$SECRET" in path.read_bytes()]
     assert kept == []
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
-    """Of a job in this process's own state folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return JobFolder("20261123-040000-ab12")
-
-
-def _fill(place: str) -> None:
-    for name in ("code", "ranks"):
-        Path(place, name).mkdir(parents=True)
-    for name in ("plan.json", "secret", "rank"):
-        Path(place, name).write_text("{}")
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_an_upload_that_comes_after_its_undoing_leaves_nothing_though_its_connection_ends_meanwhile(
-    folder: JobFolder, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    def unpack(job: JobFolder, rank: int) -> None:
-        _fill(job.partial)
-        job.undo()
-
-    def slow(path: str, ignore_errors: bool = False) -> None:
-        for part in sorted(Path(path).rglob("*"), reverse=True):
-            os.kill(os.getpid(), number)
-            part.unlink() if part.is_file() else part.rmdir()
-        if Path(path).exists():
-            Path(path).rmdir()
-
-    monkeypatch.setattr(control, "_unpack", unpack)
-    monkeypatch.setattr(shutil, "rmtree", slow)
-    before = signal.getsignal(number)
-    with pytest.raises((SystemExit, JobFolderError)):
-        control.receive(folder.id, "0")
-    assert signal.getsignal(number) == before
-    assert [path.name for path in Path(folder.path).parent.iterdir()] == [f".{folder.id}.undone"]

@@ -148,19 +148,3 @@ def test_a_job_on_a_node_that_was_rebooted_has_ended_there_and_can_be_removed(fl
     assert cause is not None
     assert (cause["kind"], cause["message"]) == ("rebooted", "the node was rebooted while the job ran there")
     assert [row["removed"] for row in answer(fleet.ctl(0, "clean", job_id))] == [True]
-
-
-def test_the_first_operator_who_stops_a_job_is_remembered_and_a_second_one_does_no_harm(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    stops = []
-    for name in ("ann@one", "bob@two"):
-        argv = [fleet.python, "-S", str(fleet.run), "jobs.control", "stop", job_id, name]
-        env = {**os.environ, "XDG_STATE_HOME": str(fleet.root / "host0")}
-        stops.append(subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL))
-        fleet.wait(lambda: bool(fleet.report(0, job_id)["stopped_by"]))
-    assert [stop.wait(60) for stop in stops] == [0, 0]
-    report = fleet.report(0, job_id)
-    assert (report["state"]["state"], report["stopped_by"]) == ("stopped", "ann@one")
-    fleet.wait_settled(job_id)
-    assert processes_of(job_id) == []

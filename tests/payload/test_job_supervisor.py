@@ -189,32 +189,6 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
     assert fleet.report(1, job_id)["state"]["state"] == "failed"
 
 
-def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGSTOP)
-    fleet.wait_settled(job_id)
-    fleet.wait(lambda: bool(fleet.report(1, job_id)["state"]["final"]))
-    assert fleet.report(0, job_id)["state"]["lost"] == [1]
-    frozen = fleet.report(1, job_id)["state"]["failures"]
-    assert [item["kind"] for item in frozen] == ["supervisor"]
-    assert "stopped (SIGSTOP) for 5 s" in frozen[0]["message"]
-    assert left_over(job_id) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
-def test_without_its_guard_the_job_ends_and_says_so(fleet: Fleet, number: int) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    os.kill(fleet.report(1, job_id)["state"]["containment"]["outer"], number)
-    fleet.wait_settled(job_id)
-    cause = first(fleet.report(1, job_id)["state"]["failures"])
-    assert cause is not None
-    assert (cause["kind"], cause["rank"]) == ("supervisor", None)
-    assert "guards the job" in cause["message"]
-    assert left_over(job_id) == []
-
-
 def test_no_rank_starts_before_every_host_was_heard(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, start=[0, 2])
     fleet.wait_settled(job_id, [0, 2])

@@ -107,15 +107,6 @@ def run(folder: Path, script: str, tool: str = "torch", **variables: str) -> dic
     return {**note, "status": done.returncode, "out": done.stdout, "err": done.stderr}
 
 
-def test_the_window_lies_behind_the_first_steps(tmp_path: Path) -> None:
-    told = run(tmp_path, LOOP.format(steps=20))
-    # opened after 10 steps, one to warm up, 5 recorded
-    assert (told["rank"], told["attempt"], told["problem"], told["status"]) == (3, 1, "", 0)
-    assert (told["steps"], told["step_ms"], told["idle_percent"]) == (5, 1.0, 100.0)
-    assert told["trace"] == {"kinds": ["cpu"], "steps": 6}
-    assert run(tmp_path, LOOP.format(steps=20), GPU="1")["trace"]["kinds"] == ["cpu", "cuda"]
-
-
 def test_a_script_that_ends_early_leaves_what_there_is_or_says_why(tmp_path: Path) -> None:
     within = run(tmp_path, LOOP.format(steps=13))
     assert (within["problem"], within["steps"], within["trace"]["steps"]) == ("", 2, 3)

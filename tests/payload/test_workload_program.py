@@ -38,16 +38,6 @@ def run(ranks: int, *arguments: str) -> tuple[list[dict[str, Any]], "subprocess.
     return [json.loads(text) for text in texts(done.stdout)], done
 
 
-@pytest.mark.slow
-def test_two_ranks_train_one_model() -> None:
-    events, done = run(2)
-    assert done.returncode == 0, done.stderr
-    assert [event["event"] for event in events] == ["started", "summary"]
-    summary = events[-1]["summary"]
-    assert (summary["workload"], summary["world_size"], summary["parallel"]) == ("transformer", 2, "ddp")
-    assert summary["steps"] == 4 and summary["global_batch"] == 4 and summary["samples_per_s"] > 0
-
-
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
