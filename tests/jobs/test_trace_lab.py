@@ -1,4 +1,4 @@
-"""A real trace: torchrun over gloo on lab hosts, a rank that is slow; the script unchanged."""
+"""A real trace: torchrun over gloo on lab hosts, a compiled model, a rank that is slow; the script unchanged."""
 
 from __future__ import annotations
 
