@@ -27,6 +27,8 @@ _NETS = {
 }
 # where all other addresses move to
 _PUBLIC = IPv4Network("198.18.0.0/15")
+# how the second half of a GID begins that is an IPv4 address
+_MAPPED = b"\0\0\xff\xff"
 
 
 class Pseudonyms:
@@ -65,11 +67,13 @@ class Pseudonyms:
         """Of a MAC address (6), a GUID (8), a UUID or a GID (16), and InfiniBand's hardware address (20)."""
         if len(octets) == 6:
             return octets if octets[0] & 1 or not any(octets) else self._tailed(octets)
-        if len(octets) == 16 and not octets.startswith(b"\xfe\x80" + bytes(6)):
-            return self._drawn("octets", octets)[:16] if any(octets) else octets
+        if len(octets) == 16 and octets[:8] not in (b"\xfe\x80" + bytes(6), bytes(8)):
+            return self._drawn("octets", octets)[:16]
         return octets[:-8] + self._eui64(octets[-8:])
 
     def _eui64(self, octets: bytes) -> bytes:
+        if octets.startswith(_MAPPED):
+            return _MAPPED + self._ipv4(IPv4Address(octets[4:])).packed
         # an address of memory, a subnet's prefix, a wildcard
         is_special = not any(octets[:4]) or not any(octets[2:]) or octets == b"\xff" * 8
         return octets if is_special else self._tailed(octets)

@@ -137,6 +137,12 @@ def test_a_mac_its_guid_and_its_addresses_keep_belonging_together() -> None:
     assert ipaddress.IPv6Address(address).packed[-3:].hex() == tail
 
 
+def test_a_gid_keeps_belonging_to_its_ipv4_address() -> None:
+    address, gid, other = masked("10.31.0.11 gids/2:0000:0000:0000:0000:0000:ffff:0a1f:000b ::ffff:0a1f:000b").split()
+    assert gid.replace(":", "").endswith(ipaddress.IPv4Address(address).packed.hex())
+    assert ipaddress.IPv6Address(other).ipv4_mapped == ipaddress.IPv4Address(address)
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 254)), min_size=2, max_size=8, unique=True))
 def test_neighbours_stay_neighbours(hosts: list[tuple[int, int]]) -> None:
     for net in ("10.77", "172.20", "198.51"):
