@@ -133,11 +133,9 @@ UNTRUSTED = "raised from ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_
         (KILLED, KILLED, ""),
         (cause("crash", "SIGSEGV"), cause("crash", "SIGSEGV"), ""),
         (cause("time_limit", "over"), cause("time_limit", "over"), "its time is over"),
-        (
-            KILLED,
-            cause("import_error", "ModuleNotFoundError: No module named 'x'"),
-            "does not mend ModuleNotFoundError",
-        ),
+        (KILLED, cause("import_error", "ModuleNotFoundError: No module named 'x'"), "library that is not there"),
+        (KILLED, cause("script_error", "SyntaxError: invalid syntax"), "does not mend SyntaxError"),
+        (KILLED, {**cause("exit", "exit status 2"), "kind": "exit", "exit_status": 2}, "does not mend wrong arguments"),
     ],
 )
 def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
