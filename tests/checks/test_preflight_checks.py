@@ -257,13 +257,6 @@ def test_without_a_venv_no_versions_are_compared() -> None:
             "/data: No such file or directory",
         ),
         ("launch_engine", {"engine": "deepspeed"}, {}, {"job_venv__engine": "0.15.4"}, "not there"),
-        (
-            "launch_numa_binding",
-            {"numa_binding": "node"},
-            {},
-            {"job_venv__numa_binding": True},
-            "torch 2.13.0 has not it",
-        ),
         ("launch_nsys", {"nsys": True}, {}, {"job_venv__nsys": "/usr/local/cuda/bin/nsys"}, "not installed"),
     ],
 )

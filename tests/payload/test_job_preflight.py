@@ -17,7 +17,7 @@ from nodectl.payload.common.frames import texts
 from tests.payload.fleet import Fleet
 
 # of an environment, where neither an engine nor a binding is asked for
-UNASKED = {"engine": "", "numa_binding": False, "nsys": "", "dead": ""}
+UNASKED = {"engine": "", "nsys": "", "dead": ""}
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
@@ -50,7 +50,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "image": "",
         "engines": [],
         "engine": "",
-        "numa_binding": False,
         "nsys": False,
     }
     [answer] = run("look", {**request, **changes}, state)
