@@ -64,8 +64,7 @@ class Launcher:
 class JobVenv:
     """Versions in the launcher's environment, empty where there is none; `engine` is that of --engine.
 
-    `nsys` is where Nsight Systems is on the host, empty where it is
-    not. These are only looked for where they are asked for. `cuda` is what torch is built for, `none` where it is built
+    The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
     without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
     """
 
@@ -73,7 +72,6 @@ class JobVenv:
     torch: str
     nccl: str
     engine: str = ""
-    nsys: str = ""
     cuda: str = ""
     dead: str = ""
 

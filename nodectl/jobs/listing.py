@@ -185,12 +185,12 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
 def _traces(
     newest: Mapping[int, Report], names: Sequence[str], roster: Sequence[int], ranks: int
 ) -> tuple[RankTrace, ...]:
-    """Return the traces of the newest attempt in the order of the ranks; a host reports its own `ranks` only."""
+    """Return the traces in the order of the ranks; a host reports its own `ranks` only."""
     rows = [
         RankTrace(names[place], **row)
         for place, report in newest.items()
         for row in report.document.get("traces") or ()
-        if row["attempt"] == report.attempt and place in roster and row["rank"] // max(1, ranks) == roster.index(place)
+        if place in roster and row["rank"] // max(1, ranks) == roster.index(place)
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
 

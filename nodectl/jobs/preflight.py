@@ -184,7 +184,6 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "image": needs.image,
         "engines": _engines(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",
-        "nsys": needs.nsys,
     }
 
 

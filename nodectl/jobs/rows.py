@@ -138,7 +138,6 @@ class TraceRow(TypedDict):
     """The summary of a traced rank."""
 
     rank: Rank
-    attempt: Rank
     problem: Line
     steps: Rank
     step_ms: NotRequired[Number]

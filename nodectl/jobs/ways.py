@@ -21,7 +21,6 @@ from nodectl.payload.jobs.container import name as container_name
 
 _PROGRAMS = (".py", ".sh")
 _BUNDLED = "workload:"
-_TORCH = "say --trace torch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +113,8 @@ def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
 
 def _trace(asked: Asked) -> str:
     """Return the profiler; raise UsageError for ranks that cannot be started under nsys."""
-    if asked.trace != NSYS:
-        return asked.trace
-    if asked.engine not in (TORCHRUN, ACCELERATE):
-        raise UsageError(f"--trace nsys is for ranks of torchrun, and --engine {asked.engine} starts its own", _TORCH)
-    if asked.container is not None:
-        raise UsageError("--trace nsys is the hosts' nsys, and a container has its own programs", _TORCH)
+    if asked.trace == NSYS and (asked.engine not in (TORCHRUN, ACCELERATE) or asked.container is not None):
+        raise UsageError("--trace nsys is for ranks of torchrun on the hosts themselves", "say --trace torch")
     return asked.trace
 
 

@@ -69,12 +69,11 @@ class JobPart:
 class RankTrace:
     """The shares of a traced rank's steps; `step_ms` is their median.
 
-    `compute` + `communication` - `overlap` + `idle` is 100. They are None if there is a `problem`, or nsys traced it.
+    `compute` + `communication` - `overlap` + `idle` is 100. They are None if there is a `problem`.
     """
 
     host: str
     rank: int
-    attempt: int
     problem: str
     steps: int
     step_ms: float | None = None

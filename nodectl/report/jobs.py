@@ -488,19 +488,10 @@ def trace_lines(job: Job) -> list[str]:
     """Return the shares of each traced rank's steps as a table, then the problems, then the folder of the files."""
     if not job.traces:
         return []
-    rows = [_trace_row(trace) for trace in job.traces if trace.step_ms is not None]
     head = ("RANK", "HOST", "STEPS", "STEP", "COMPUTE", "COMMUNICATION", "OVERLAP", "IDLE")
-    problems: dict[str, list[RankTrace]] = {}
-    for trace in job.traces:
-        problems.setdefault(trace.problem, []).append(trace)
-    problems.pop("", None)
     return [
-        *(aligned([head, *rows]).splitlines() if rows else []),
-        *(
-            f"trace of rank {fold(str(one.rank) for one in alike).strip('[]')} on "
-            f"{fold(dict.fromkeys(one.host for one in alike))}: {problem}"
-            for problem, alike in problems.items()
-        ),
+        *aligned([head, *map(_trace_row, job.traces)]).splitlines(),
+        *(f"no trace of rank {one.rank} on {one.host}: {one.problem}" for one in job.traces if one.problem),
         f"trace files: {_STATE}/jobs/{job.id}/traces on {fold(dict.fromkeys(trace.host for trace in job.traces))}",
     ]
 
@@ -510,4 +501,5 @@ def _trace_row(trace: RankTrace) -> tuple[str, ...]:
         trace.compute_percent, trace.communication_percent, trace.overlap_percent, trace.idle_percent,
     )  # fmt: skip
     cells = (_MISSING if share is None else f"{share:.1f} %" for share in shares)
-    return (str(trace.rank), trace.host, str(trace.steps), f"{digits(trace.step_ms or 0.0)} ms", *cells)
+    step = _MISSING if trace.step_ms is None else f"{digits(trace.step_ms)} ms"
+    return (str(trace.rank), trace.host, str(trace.steps), step, *cells)

@@ -257,7 +257,6 @@ def test_without_a_venv_no_versions_are_compared() -> None:
             "/data: No such file or directory",
         ),
         ("launch_engine", {"engine": "deepspeed"}, {}, {"job_venv__engine": "0.15.4"}, "not there"),
-        ("launch_nsys", {"nsys": True}, {}, {"job_venv__nsys": "/usr/local/cuda/bin/nsys"}, "not installed"),
     ],
 )
 def test_what_only_some_launches_need(

@@ -52,7 +52,7 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
     }  # fmt: skip
     more = {"nodes": None, "restarts": 3, "skipped": ["disk: 95 %"]}
     row = {"id": job_id, "plan": {**plan, **more}, "rank": place, "problem": "", "alive": False, "processes": 0}
-    traces = [{"rank": first, "attempt": 2, "problem": "", "steps": 5, "step_ms": 9.0, "compute_percent": 50.0}]
+    traces = [{"rank": first, "problem": "", "steps": 5, "step_ms": 9.0, "compute_percent": 50.0}]
     return {**row, "stopped_by": "", "traces": traces, "state": inner}
 
 

@@ -78,7 +78,7 @@ def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
         (Asked("python", ("workload:transformer",), engine="command", chdir="/srv"), "nodectl's own"),
         (Asked("train.py", container="--privileged"), "not the name of an image"),
         (Asked("train.py", container="img; id"), "not the name of an image"),
-        (Asked("train.py", engine="deepspeed", trace="nsys"), "starts its own"),
+        (Asked("train.py", engine="deepspeed", trace="nsys"), "ranks of torchrun on the hosts"),
     ],
 )
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:

@@ -16,8 +16,8 @@ from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
 from tests.payload.fleet import Fleet
 
-# of an environment, where neither an engine nor a binding is asked for
-UNASKED = {"engine": "", "nsys": "", "dead": ""}
+# of an environment, if no engine is asked for
+UNASKED = {"engine": "", "dead": ""}
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
@@ -50,7 +50,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "image": "",
         "engines": [],
         "engine": "",
-        "nsys": False,
     }
     [answer] = run("look", {**request, **changes}, state)
     return answer

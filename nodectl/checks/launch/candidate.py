@@ -32,7 +32,7 @@ class JobNeeds:
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
     reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
-    `image` is the container's. `nsys`: ranks are profiled by it.
+    `image` is the container's.
     """
 
     candidate_ports: tuple[int, ...]
@@ -47,7 +47,6 @@ class JobNeeds:
     engine: str = "torchrun"
     project: str = ""
     image: str = ""
-    nsys: bool = False
     venvs: tuple[tuple[str, str], ...] = ()
 
     def of(self, host: str) -> JobNeeds:

@@ -205,20 +205,6 @@ def engine(host: Candidate) -> Iterator[Finding]:
         yield host.finding(ENGINE, status, expected=expected, actual=version or "not there", remedy=remedy)
 
 
-NSYS = Check("launch_nsys", looks_at="Nsight Systems, with --trace nsys", fires="it is not installed")
-
-
-@judges(NSYS, reads=("job_venv",))
-def nsight_systems(host: Candidate) -> Iterator[Finding]:
-    """Judge whether nsys is there: a rank that cannot be profiled would not start at all."""
-    if host.needs.nsys:
-        there = host.known("job_venv", JobVenv).nsys
-        remedy = f"install nsight-systems-cli on {host.host}, or say --trace torch"
-        yield host.finding(
-            NSYS, failed_unless(bool(there)), expected="nsys", actual=there or "not installed", remedy=remedy
-        )
-
-
 NEEDED_PATHS = Check(
     "launch_paths", looks_at="what --need and --chdir name, and the script there", fires="not there, or not readable"
 )

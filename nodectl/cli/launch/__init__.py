@@ -30,7 +30,6 @@ from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
     GPU,
-    NSYS,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -245,7 +244,6 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
-        nsys=way.start.trace == NSYS,
     )
 
 

@@ -6,6 +6,7 @@ The answer is one frame with a list of rows.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store, shared_memory
+from . import checkpoints, code_store, notes, shared_memory
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
@@ -243,9 +244,8 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     row["problem"] = row["problem"] or state.get("repaired", "")
     row["stopped_by"] = job.stopped_by()
     if os.path.isdir(job.at("traces")):
-        from .traces import summaries  # of use to few jobs
-
-        row["traces"] = summaries(job)
+        notes_of_ranks = glob.glob(os.path.join(glob.escape(job.at("traces")), "*.summary.json"))
+        row["traces"] = [note for note in map(notes.read, notes_of_ranks) if note]
     row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
     return {**row, "state": state}
 

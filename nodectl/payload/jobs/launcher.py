@@ -23,9 +23,10 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
-    if start.get("trace"):
-        env["NODECTL_TRACE"] = start["trace"]
-        env.update(_nsys() if start["trace"] == "nsys" else {})
+    if start.get("trace") == "torch":
+        env["NODECTL_TRACE"] = "1"
+    elif start.get("trace") == "nsys":
+        env["PYTHON_EXEC"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_nsys.sh")
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
@@ -38,12 +39,6 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     if start.get("container"):
         arguments = _in_container(plan, job, env, cwd, arguments, checkpoint_folder)
     return Command(arguments, env, cwd, job.at("output.log"))
-
-
-def _nsys() -> Dict[str, str]:
-    from . import nsys  # of use to few jobs
-
-    return nsys.environment()
 
 
 def _in_container(

@@ -1,8 +1,9 @@
 #!/bin/sh
 # torchrun starts this in the place of Python (PYTHON_EXEC): the rank, profiled by Nsight Systems.
-nsys=$NODECTL_NSYS options=$NODECTL_NSYS_OPTIONS
-unset NODECTL_NSYS NODECTL_NSYS_OPTIONS PYTHON_EXEC
-[ "$RANK" != 0 ] || options="$options --stats=true" # the tables of `nsys stats`, once, in the output of rank 0
+unset PYTHON_EXEC
+PATH=$PATH:/usr/local/cuda/bin stats=false
+[ "$RANK" != 0 ] || stats=true # the tables of `nsys stats`, once, in the output of rank 0
 python=$(command -v python || command -v python3) # of the environment, which the launch script puts in front
-# shellcheck disable=SC2086 # several words, without blanks in them
-exec "$nsys" profile $options --output="$NODECTL_JOB_DIR/traces/$RANK" "$python" "$@"
+mkdir -p "$NODECTL_JOB_DIR/traces"
+exec nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true --stats=$stats \
+  --output="$NODECTL_JOB_DIR/traces/$RANK" "$python" "$@"

@@ -384,17 +384,11 @@ def _bind_nic() -> None:
 
 
 def _trace() -> None:
-    """Have the rank profiled, where the job is launched with --trace."""
-    tool = os.environ.pop("NODECTL_TRACE", "")
-    if tool:
-        import importlib.util
+    """Have the rank profiled if the job is launched with `--trace torch`."""
+    if os.environ.pop("NODECTL_TRACE", ""):
+        import importlib
 
-        name = "nodectl_trace"  # this folder is on no path
-        spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, name + ".py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # where Dynamo looks a function's module up
-        spec.loader.exec_module(module)
-        module.install(tool)
+        importlib.import_module("nodectl_trace").install()  # of this folder, which `_make_way` takes off the path
 
 
 def _install() -> None:

@@ -215,20 +215,12 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "cuda": cuda_of_torch(venv) if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
-            "nsys": nsys() if request["nsys"] else "",
             "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
     }
-
-
-def nsys() -> str:
-    """Return where Nsight Systems is; empty where it is not."""
-    from ..nsys import find  # of use to few jobs
-
-    return find()
 
 
 def sha256_of(path: Path) -> str:
