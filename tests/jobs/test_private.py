@@ -67,7 +67,7 @@ TRAVEL = (
         "vault.py",
         "train_history",
     ),
-    *("train_history", "data.tar.gz", "token_counts.csv", "special_tokens_map.json", "cls_token.npy", "monkey.csv"),
+    *("data.tar.gz", "token_counts.csv", "special_tokens_map.json", "cls_token.npy", "monkey.csv"),
 )
 
 
