@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nodectl.cli import events
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
 from tests.conftest import Cli
 
 
@@ -57,3 +61,35 @@ def test_a_program_that_fails_is_a_note_and_changes_no_status(nodectl: Cli, tmp_
     plain = nodectl("-i", fleet(tmp_path, ""), "health", env=state, check=False)
     assert "on_event: /nowhere could not be started: No such file or directory" in done.stderr
     assert done.returncode == plain.returncode and done.stdout == plain.stdout
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
+    """Reports the findings of a look at two hosts, and returns the events that its program was given."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    given = tmp_path / "events"
+
+    def report(one: Status, two: Status, check: str = "gpu_count") -> list[tuple[str, str]]:
+        given.write_text("")
+        findings = [Finding(host, check, status) for host, status in (("node1", one), ("node2", two))]
+        events.report_health(["sh", "-c", f"cat >> {given}; echo >> {given}"], "hosts.yml", findings)
+        return [(event["event"], event["host"]) for event in map(json.loads, given.read_text().splitlines())]
+
+    return report
+
+
+def test_only_changes_are_reported(look: Callable[..., list[tuple[str, str]]], tmp_path: Path) -> None:
+    assert look(Status.OK, Status.OK) == []
+    assert look(Status.FAILED, Status.OK) == [("host_failed", "node1")]
+    assert look(Status.FAILED, Status.WARNING) == []
+    assert look(Status.WARNING, Status.FAILED) == [("host_recovered", "node1"), ("host_failed", "node2")]
+    (kept,) = (tmp_path / "state" / "nodectl" / "events").iterdir()
+    kept.write_text("{")  # damaged: as at the first look
+    assert look(Status.OK, Status.FAILED) == [("host_failed", "node2")]
+
+
+def test_a_host_that_goes_silent_has_failed_unless_all_do(look: Callable[..., list[tuple[str, str]]]) -> None:
+    assert look(Status.UNKNOWN, Status.UNKNOWN, "reach") == []
+    assert look(Status.UNKNOWN, Status.OK, "reach") == [("host_failed", "node1")]
+    assert look(Status.UNKNOWN, Status.UNKNOWN, "reach") == []
+    assert look(Status.OK, Status.OK, "reach") == [("host_recovered", "node1")]

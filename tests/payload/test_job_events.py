@@ -83,16 +83,14 @@ def test_reports_restarts_in_order(fleet: Fleet) -> None:
     assert restart["details"]["cause"]["rank"] == 2 and restart["host"] == "host1"
 
 
-def test_the_guard_reports_for_a_lone_host_whose_supervisor_is_killed(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, 1)
-    try:
-        job_id = fleet.launch(UP + "time.sleep(1000)\n", on_event=hook(tmp_path))
-        fleet.wait_up(job_id, "up", 2)
-        os.kill(supervisor(fleet, 0, job_id), signal.SIGKILL)
-        (event,) = events(fleet, 1)
-        assert (event["event"], event["host"], event["details"]["state"]) == ("job_ended", "host0", "failed")
-    finally:
-        fleet.close()
+@pytest.mark.slow
+def test_the_next_host_reports_if_the_first_is_gone(fleet: Fleet) -> None:
+    job_id = fleet.launch(UP + "time.sleep(1000)\n", on_event=hook(fleet.root))
+    fleet.wait_up(job_id, "up", 2)
+    os.kill(supervisor(fleet, 0, job_id), signal.SIGKILL)
+    fleet.wait_settled(job_id)
+    (event,) = events(fleet, 1)
+    assert (event["event"], event["host"], event["details"]["state"]) == ("job_ended", "host0", "failed")
 
 
 def test_a_program_that_fails_is_logged_and_changes_nothing_of_the_job(tmp_path: Path) -> None:

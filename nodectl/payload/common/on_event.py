@@ -23,7 +23,7 @@ def compose(
 ) -> bytes:
     """Return the event's JSON; its summary is one line, without secrets."""
     printable = "".join(char if char.isprintable() else " " for char in summary)
-    document: Dict[str, Any] = {
+    document = {
         "schema": SCHEMA,
         "event": event,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

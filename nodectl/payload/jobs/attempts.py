@@ -417,12 +417,10 @@ class Member:
         """Tell whether this host and more than half of all hosts hear each other; True if the job has no restarts."""
         return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
 
-    def reports(self, now_s: float, *, fit: bool) -> bool:
-        """Return whether this host runs `on_event`: the lowest that is heard and fit to."""
-        silent_s = self.peers.silent_s(now_s)
-        heard = (beat for rank, beat in self.peers.beats.items() if silent_s[rank] <= self.peers.lease_s)
-        others = [beat.rank for beat in heard if not beat.fit]
-        return bool(self.plan.get("on_event")) and (all(self.rank < rank for rank in others) if fit else not others)
+    def reports(self, now_s: float) -> bool:
+        """Return whether this host runs `on_event`: the lowest that lives."""
+        missing = self.missing(now_s)
+        return bool(self.plan.get("on_event")) and all(rank in missing for rank in range(self.rank))
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""

@@ -15,7 +15,6 @@ from .contain import Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import JobFolder
 from .heartbeat import FAILED
-from .job_events import report_end
 from .lifeline import Lifeline
 from .process import exit_status, read_stat, send
 
@@ -174,7 +173,6 @@ class _Watch:
         with contextlib.suppress(OSError):  # a full disk must not prevent the kill
             self._write_state(why)
         self._containment.remove()
-        self._report(why)
         os._exit(0)
 
     def _kill_all(self) -> None:
@@ -188,14 +186,6 @@ class _Watch:
             return
         failures = [*state.get("failures", ()), row("supervisor", why, time.time())]
         self._job.write_state({**state, "state": FAILED, "final": True, "ended_at": time.time(), "failures": failures})
-
-    def _report(self, why: str) -> None:
-        """Run `on_event` for the end if no other host can."""
-        plan = self._job.plan()
-        if plan.get("on_event") and len(plan["hosts"]) == 1 and not self._job.undone:
-            if self._containment.namespace:
-                syscalls.leave_children_s_pids()  # in the job's namespace, which has ended, nothing can start
-            report_end(self._job, plan, FAILED, row("supervisor", why, time.time(), host=plan["hosts"][0]["name"]), "")
 
 
 def _run(watch: _Watch) -> NoReturn:

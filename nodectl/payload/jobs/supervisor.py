@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set, Union
+from typing import Any, Dict, List, Optional, Set, Union
 
 from . import black_box, launcher, node_end, pulse, shared_memory, steady
 from . import heartbeat as hb
@@ -22,7 +22,7 @@ from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
-from .job_events import report, report_end, sentence
+from .job_events import report
 from .outputs import Keeper, size
 from .postmortem import Postmortem
 from .process import send
@@ -155,7 +155,7 @@ class Supervisor:
         if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
             what = f"has made no progress for {stood_s:.0f} s"
-            self._run_hook(now_s, partial(report, self.member.plan, "job_stalled", what, why, stalled_s=round(stood_s)))
+            self._report(now_s, "job_stalled", what, why, stalled_s=round(stood_s))
 
     def _take(self, now_s: float, kind: str, why: str) -> None:
         self._doubts.taken_s = now_s
@@ -164,31 +164,25 @@ class Supervisor:
         except OSError as error:  # as where no process can be made
             sys.stderr.write(f"the black box could not be taken: {error}\n")
 
-    def _run_hook(self, now_s: float, start: Callable[[], int]) -> None:
-        """Have `on_event` started by the clerk, if this host is the one that reports; it is no process of the job."""
-        if self.member.reports(now_s, fit=not self._fit):
-            self.clerk.ask(partial(self._start_hook, start))
-
-    def _start_hook(self, start: Callable[[], int]) -> None:
-        if not self.job.undone:
-            self.member.hooks.add(start())
+    def _report(self, now_s: float, event: str, what: str, why: str = "", **details: Any) -> None:
+        if self.member.reports(now_s):
+            self.clerk.ask(partial(report, self.member, event, what, why, **details))
 
     def _report_attempt(self, now_s: float) -> None:
-        if not self.member.history:
-            return
-        (number, roster, _), cause = self.member.attempt, self.member.history[-1]["cause"]
-        what = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
-        why = f"the last attempt failed on {cause['host']}: {sentence(cause)}" if cause else ""
-        self._run_hook(now_s, partial(report, self.member.plan, "job_restarted", what, why, cause, attempt=number))
+        if self.member.history:
+            number, roster, _ = self.member.attempt
+            what = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
+            self._report(now_s, "job_restarted", what, cause=self.member.history[-1]["cause"], attempt=number)
 
     def _report_end(self, now_s: float) -> None:
+        if self.over is None:
+            return
         beats = self.peers.beats
         states = {self.state, *(beats[rank].state for rank in self.member.attempt.roster if rank in beats)}
         ended = hb.FINISHED if states == {hb.FINISHED} else hb.FAILED
         state = hb.STOPPED if states & {hb.STOPPED, hb.STOPPING} else ended
-        if self.over is not None:
-            end = partial(report_end, self.job, self.member.plan, state, self._record()["cause"], self.over.why)
-            self._run_hook(now_s, end)
+        cause = self._record()["cause"] if state == hb.FAILED else None
+        self._report(now_s, "job_ended", state, self.over.why, cause=cause, state=state)
 
     def _announce(self) -> None:
         """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""

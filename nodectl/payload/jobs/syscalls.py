@@ -29,15 +29,6 @@ def unshare(flags: int) -> None:
     _check(_LIBC.unshare(flags), "unshare")
 
 
-def leave_children_s_pids() -> None:
-    """Have children start in this process's own pid namespace again, after an `unshare`."""
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _check(_LIBC.setns(own, CLONE_NEWPID), "setns")
-    finally:
-        os.close(own)
-
-
 def mount(source: str, target: str, kind: str, flags: int) -> None:
     """Mount a file system, without data for it."""
     _check(_LIBC.mount(os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None), "mount")
