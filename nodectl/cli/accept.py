@@ -31,6 +31,7 @@ from nodectl.cli.rights import tell_unseen
 from nodectl.cli.terminal import as_json, note, result, terminal_width, writing
 from nodectl.common.documents import new_id
 from nodectl.common.process import interruptible
+from nodectl.errors import UsageError
 from nodectl.ledger.accept import store
 from nodectl.ledger.accept.judge import compared
 from nodectl.ledger.accept.means import Means, look, refuse_twins
@@ -38,7 +39,7 @@ from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen
 from nodectl.model.finding import Finding
-from nodectl.model.status import exit_status
+from nodectl.model.status import Status, exit_status
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import duration
 from nodectl.probes.registry import kind_of
@@ -102,6 +103,8 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     if asked.out is not None:
         with writing(asked.out, "--out"):  # not known only after hours
             asked.out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(asked.out.iterdir()):
+                raise UsageError(f"--out {asked.out}: the folder is not empty", "name a new folder for each acceptance")
     acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
     if asked.tolerance is not None:
         acceptance = compared(acceptance, befores, asked.tolerance, means)
@@ -164,16 +167,19 @@ def _conclude(app: App, acceptance: Acceptance, out: Path | None) -> None:
     """Write what is to be handed over, show the verdicts, end with their status."""
     folder = store.folder_of(acceptance.id)
     _keep_measurements(app, acceptance)
+    is_whole = True
     try:
         take(app, LiveSource(app.hosts, app.transport, app.forks), app.hosts, _rejecting(acceptance))
         if out is not None:
-            _write_out(app, acceptance, out)
+            is_whole = _write_out(app, acceptance, out)
     finally:
         result(_rendered(acceptance, app.output, folder).rstrip("\n"))
         note(f"kept: {folder / store.DOCUMENT}")
         report_acceptance(app.on_event(), acceptance)
     if status := exit_status(host.verdict.status for host in acceptance.hosts):
         raise SystemExit(status)
+    if not is_whole:
+        raise SystemExit(exit_status([Status.UNKNOWN]))
 
 
 def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
@@ -198,8 +204,8 @@ def _rejecting(acceptance: Acceptance) -> list[Finding]:
     return [reason.finding for row in rejected for reason in row.reasons if reason.finding.host == row.host]
 
 
-def _write_out(app: App, acceptance: Acceptance, folder: Path) -> None:
-    """Write the document, and the raw outputs of the hosts as `nodectl record` does."""
+def _write_out(app: App, acceptance: Acceptance, folder: Path) -> bool:
+    """Write the document and the hosts' raw outputs, as `nodectl record` does; return whether all could be written."""
     tried = {row.host for row in acceptance.hosts}
     source = LiveSource(tuple(host for host in app.hosts if host.name in tried), app.transport, app.forks)
     with writing(folder, "--out"):
@@ -207,4 +213,5 @@ def _write_out(app: App, acceptance: Acceptance, folder: Path) -> None:
         saved = save(source, folder / "recordings", app.profile_dirs, mask=False)
     for host, reason in saved.failed.items():
         note(f"{host}: no raw outputs: {reason}")
-    note(f"written: {folder}")
+    note(f"written{' in part' if saved.failed else ''}: {folder}")
+    return not saved.failed

@@ -125,6 +125,12 @@ class App:
             values = {key: value for key, value in values.items() if not isinstance(value, dict)} | table
         return values
 
+    def refuse_unknown_settings(self, known: Collection[str]) -> None:
+        """Raise UsageError for a key of nodectl.toml that no command and no global option reads."""
+        if unknown := sorted(set(self.settings) - set(known)):
+            path = _settings_path(self.inventory_sources)
+            raise UsageError(f"{path}: nothing reads {unknown[0]}", "correct its name, or remove it")
+
     @property
     def json(self) -> bool:
         """The result is to be one JSON document."""

@@ -128,6 +128,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
     typed = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     ctx.obj = App.create(typed=typed, **options)
+    ctx.obj.refuse_unknown_settings({*commands(), *options, "on_event"})
     ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in commands()}
     ctx.call_on_close(ctx.obj.close)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 HOME, MOUNT = "a home folder", "the root of a mount"
@@ -59,7 +59,7 @@ _LAST = re.compile(
 _WORDS = re.compile(r"passw(?:or)?d")
 # what such a file holds decides
 _SPEAKS = re.compile(r"token(?!i[sz])|passw|pass(?:code|phrase)|(?<![a-z])(?:keys?|auth|logins?|pat)(?![a-z])|apikey")
-_PROGRAM = re.compile(r".*\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs|go|js)")
+_PROGRAM = re.compile(r"(?s:.*)\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs|go|js)")
 _TENSORS = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model)")
 _DATA = re.compile(rf"{_TENSORS.pattern}|.*\.(?:[ct]sv|jsonl|md)")
 _HEAD_BYTES = 64 << 10
@@ -193,13 +193,19 @@ def secret_in(path: Path) -> str:
     In a small text whose name speaks of a secret, letters and digits as by chance are one. OSError.
     """
     with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-        text = _unpacked(path, head + file.read(_UNPACKED_BYTES)) if _is_packed(head) else head
+        return secret_of(path.name, file)
+
+
+def secret_of(name: str, file: BinaryIO) -> str:
+    """Return the same for a file of this name that is open at its beginning."""
+    head = file.read(_HEAD_BYTES)
+    text = _unpacked(file, head + file.read(_UNPACKED_BYTES)) if _is_packed(head) else head
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
         text = text.decode("utf-16", errors="ignore").encode(errors="ignore")
     if kind := next((kind for first, pattern, kind in _PATTERNS if first in text and pattern.search(text)), ""):
         return kind
-    speaks = _SPEAKS.search(path.name.lower()) and not is_program(path) and not _TENSORS.fullmatch(path.name.lower())
+    name = name.lower()
+    speaks = _SPEAKS.search(name) and not _PROGRAM.fullmatch(name) and not _TENSORS.fullmatch(name)
     return "what looks like a token" if speaks and len(text) < _HEAD_BYTES and _has_chance(text) else ""
 
 
@@ -225,11 +231,11 @@ def _is_packed(head: bytes) -> bool:
     return head.startswith((*_UNPACKERS, b"PK\3\4")) or head[257:262] == b"ustar"
 
 
-def _unpacked(path: Path, data: bytes) -> bytes:
+def _unpacked(file: BinaryIO, data: bytes) -> bytes:
     """Return at most 4 MiB of what is packed, up to what is damaged or sealed. A tar's files lie open."""
     parts: list[bytes] = []
     with suppress(zlib.error, lzma.LZMAError, BadZipFile, OSError, EOFError, RuntimeError, ValueError):
-        parts.extend(_heads(path) if data.startswith(b"PK") else _streams(data))
+        parts.extend(_heads(file) if data.startswith(b"PK") else _streams(data))
     return b"".join(parts) or data
 
 
@@ -246,8 +252,8 @@ def _streams(data: bytes) -> Iterator[bytes]:
         data = unpacker.unused_data
 
 
-def _heads(path: Path) -> Iterator[bytes]:
-    with ZipFile(path) as archive:
+def _heads(file: BinaryIO) -> Iterator[bytes]:
+    with ZipFile(file) as archive:
         for info in archive.infolist()[: _UNPACKED_BYTES // _HEAD_BYTES]:
             with archive.open(info) as member:
                 yield member.read(_HEAD_BYTES)

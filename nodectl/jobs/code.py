@@ -142,6 +142,7 @@ def find_code(
         return replace(_code(path.parent, path, limit_mib, include), name=_slug(path.stem))
     if folder is None:
         _refuse_link_out(Path(script))
+    _refuse_keys(path)
     root = _root(path, folder)
     if folder is None and (why := _why_alone(root)):
         return _alone(root, path, path, why, include)
@@ -256,6 +257,9 @@ def _imported_from(root: Path, package: Path, files: Sequence[tuple[Path, str]])
 
 
 def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path], *, is_named: bool = True) -> Code:
+    for named in include:
+        if named.is_file() and is_program(named) and (what := secret_in(named)):
+            raise _refusal(str(named), f"it holds {what}")
     files, stayed = _collect(root, [*([] if path is None else [path]), *include])
     size_bytes = _check_size(root, files, limit_mib)
     workdir = _workdir(root, path or root, [place for _, place in files])
@@ -416,6 +420,12 @@ _HOW_TO_LEAVE_OUT = (
     "name what is not code in .nodectlignore (as in .gitignore), or say --code DIR;"
     " data belongs on the nodes or on a shared file system"
 )
+
+
+def _refuse_keys(script: Path) -> None:
+    """Raise UsageError for what is no program in a folder of keys or settings, such as `.ssh/config`."""
+    if not is_program(script) and is_denied(f"{script.parent.as_posix()}/"):
+        raise UsageError(f"{script} lies in a place of keys or settings: it never travels", "name a program")
 
 
 def _collect(root: Path, named: Iterable[Path], top: str = "") -> tuple[list[tuple[Path, str]], dict[str, str]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.common.private import is_program, secret_of
 from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code
@@ -66,6 +67,11 @@ def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
     try:
         for path, place in code.files:
             data, executable = _read_file(code.folder, path)
+            # a file may have been replaced since it was selected
+            if not is_program(path) and (what := secret_of(path.name, io.BytesIO(data))):
+                raise JobError(
+                    f"{path} never travels with a job: by now it holds {what}", "remove it, and launch again"
+                )
             digest = hashlib.sha256(data).hexdigest()
             contents[digest] = data
             manifest[place] = digest, executable

@@ -18,7 +18,7 @@ import pytest
 
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
-from nodectl.jobs.package import pack
+from nodectl.jobs.package import _read, pack
 from nodectl.jobs.plan import Plan, PlanHost
 
 MARK = "never-to-leave-this-machine"
@@ -506,3 +506,24 @@ def test_a_secret_in_a_program_is_said(project: Path) -> None:
     assert find_code(str(project / "train.py")).shown == (
         "train.py holds a token, and travels with it: give it by --env or --env-file instead",
     )
+
+
+def test_a_key_that_comes_after_the_look_does_not_travel(project: Path) -> None:
+    code = find_code(str(project / "train.py"))
+    (project / "tokens.txt").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n")
+    with pytest.raises(JobError, match="by now it holds a private key"):
+        _read(code)
+
+
+@pytest.mark.parametrize("place", [".ssh/config", ".aws/credentials", "sub/.config/tool/settings"])
+def test_a_script_in_a_folder_of_keys_is_refused(project: Path, place: str) -> None:
+    fill(project, place)
+    with pytest.raises(UsageError, match="never travels"):
+        find_code(str(project / place))
+
+
+def test_a_named_program_that_holds_a_key_is_refused(project: Path) -> None:
+    (project / "keyin.py").write_text('KEY = """-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n"""\n')
+    (project / ".gitignore").write_text("keyin.py\n")
+    with pytest.raises(UsageError, match="never travels"):
+        find_code(str(project / "train.py"), include=[project / "keyin.py"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodectl.common.paths import refuse_open
 
 _RUNS_HERE = "what it says runs programs on this machine"
-_VARIABLE_FOLDERS = ("group_vars", "host_vars")
+_FOLDERS = ("group_vars", "host_vars", "profiles")
 
 
 def refuse_of_others(paths: Iterable[Path]) -> None:
@@ -27,10 +27,10 @@ def refuse_settings_of_others() -> None:
 
 
 def refuse_sources_of_others(sources: Sequence[str]) -> None:
-    """Raise UsageError for such an inventory, for its variables, and for plug-ins and vault programs of ansible.cfg."""
+    """Raise UsageError for such an inventory, variables, profiles, and plug-ins and vault programs of ansible.cfg."""
     paths = [Path(source) for source in sources if "," not in source]
     folders = [Path(), *(path.parent for path in paths)]
-    refuse_of_others([*paths, *(folder / name for folder in folders for name in _VARIABLE_FOLDERS), *_configured()])
+    refuse_of_others([*paths, *(folder / name for folder in folders for name in _FOLDERS), *_configured()])
 
 
 def _configured() -> Iterator[Path]:
