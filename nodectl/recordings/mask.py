@@ -64,7 +64,7 @@ class Pseudonyms:
         return hmac.new(self._key, text, hashlib.sha256).digest()
 
     def _octets(self, octets: bytes) -> bytes:
-        """Of a MAC address (6), a GUID (8), a UUID or a GID (16), and InfiniBand's hardware address (20)."""
+        """Replace a MAC address (6), a GUID (8), a UUID or GID (16), or an InfiniBand hardware address (20)."""
         if len(octets) == 6:
             return octets if octets[0] & 1 or not any(octets) else self._tailed(octets)
         if len(octets) == 16 and octets[:8] not in (b"\xfe\x80" + bytes(6), bytes(8)):

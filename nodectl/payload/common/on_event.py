@@ -8,14 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import IO, Any, Dict, List, Optional, Sequence
 
 from .secret_words import without_secrets
 
 SCHEMA = "nodectl.event/1"
 LIMIT_S = 10.0
 _SUMMARY_CHARS = 600
+_LAST_BYTES = 400
 
 
 def compose(
@@ -37,8 +39,17 @@ def compose(
 
 def run_hook(argv: Sequence[str], event: bytes) -> str:
     """Run the program once and end all that it has left in its group; return why it failed, or ""."""
+    with tempfile.TemporaryFile() as errors:
+        problem = _run(argv, event, errors)
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_BYTES))
+        last = " ".join(errors.read().decode(errors="replace").split())
+    return f"{problem}: {without_secrets(last)}" if problem and last else problem
+
+
+def _run(argv: Sequence[str], event: bytes, errors: IO[bytes]) -> str:
+    options: Dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": errors}
     try:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(argv, start_new_session=True, **options)
     except (OSError, ValueError) as error:
         return f"{argv[0]} could not be started: {getattr(error, 'strerror', None) or error}"
     try:
