@@ -39,7 +39,7 @@ def test_refuses_a_file_that_everybody_may_write(nodectl: Cli, tmp_path: Path) -
     inventory = fleet(tmp_path, f'on_event = ["touch", "{tmp_path}/ran"]\n')
     (tmp_path / "nodectl.toml").chmod(0o666)
     done = nodectl("-i", inventory, "health", check=False)
-    assert done.returncode == 2 and "may be written by everybody, and its on_event is run" in done.stderr
+    assert done.returncode == 2 and "may be written by everybody" in done.stderr
     assert not (tmp_path / "ran").exists()
 
 
