@@ -62,7 +62,8 @@ class Seen:
     @property
     def is_agent(self) -> bool:
         """Return whether it is torchrun's agent."""
-        return len(self.argv) > 1 and self.argv[1].endswith("/bin/torchrun")
+        # on several nodes the launch script starts it by `python -c`
+        return len(self.argv) > 2 and (self.argv[1].endswith("/bin/torchrun") or "# torchrun" in self.argv[2])
 
     def send(self, number: int) -> None:
         """Send a signal; a process that has just ended needs none."""
