@@ -99,7 +99,7 @@ def test_a_program_that_fails_is_logged_and_changes_nothing_of_the_job(tmp_path:
     fleet.wait_settled(job_id)
     log = fleet.state(0) / "jobs" / job_id / "supervisor.log"
     assert fleet.report(0, job_id)["state"]["state"] == "finished"
-    fleet.wait(lambda: "no route\non_event: job_ended: sh ended with exit status 6" in log.read_text())
+    fleet.wait(lambda: "on_event: job_ended: sh ended with exit status 6: no route" in log.read_text())
 
 
 def test_ranks_do_not_inherit_the_words_of_the_program(fleet: Fleet) -> None:
