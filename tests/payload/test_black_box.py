@@ -124,6 +124,8 @@ def test_why_stands_in_no_command_line_whatever_an_exception_quotes(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     said = "ValueError: key=s3cret\0\udcff " + "x" * 100_000
-    pid = black_box.start(JobFolder("20260101-000000-0001"), 1, "end", said)
+    job = JobFolder("20260101-000000-0001")
+    pid = black_box.start(job, 1, "end", said)
     assert b"s3cret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     os.waitpid(pid, 0)
+    assert not Path(job.path).exists()  # `jobs clean` removed it before

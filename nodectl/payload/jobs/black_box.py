@@ -85,7 +85,7 @@ def reserve(job: JobFolder) -> None:
     """Hold space for a taking on a disk that becomes full, once; where it is full already there is none."""
     if not os.path.exists(job.at(FOLDER, _RESERVE)):
         with contextlib.suppress(OSError):
-            os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+            _make_folder(job)
             write_atomic(job.at(FOLDER, _RESERVE), b" " * _RESERVE_BYTES)
 
 
@@ -109,7 +109,7 @@ def main(argv: List[str]) -> int:
 
 def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
     """Write the parts of a taking, the ranks' stacks first: at the end of an attempt they live for a second more."""
-    os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+    _make_folder(job)
     if os.path.islink(job.at(FOLDER)):
         raise OSError(f"{job.at(FOLDER)} is a link")
     page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
@@ -127,6 +127,12 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
         page.write({"host": {**more, "nvlink_before": (links.result() or "")[:_TEXT_BYTES]}})
     page.write({"host": _tools()})
     _thin_out(job)
+
+
+def _make_folder(job: JobFolder) -> None:
+    # not its parents: `jobs clean` may have removed the job meanwhile
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(job.at(FOLDER), mode=0o700)
 
 
 class _Page:
