@@ -27,3 +27,5 @@ nccl_conf=$NCCL_CONF_FILE
 )
 # what every host of a lab sees of the operator's machine, read-only: wheels and uv
 LAB_SHARE = "/srv/nodectl"
+# what every host of a lab can write: its storage on the network
+LAB_SHARED = "/shared"

@@ -169,7 +169,6 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         created_at=float(plan["created_at"]),
         ended_at=max(ends, default=0.0) if state.ended else None,
         operator=str(plan["operator"]),
-        checkpoint=str(by_rank[roster[0]].document["state"].get("checkpoint") or "") if roster[0] in by_rank else "",
         attempt=attempt,
         nodes=tuple(names[rank] for rank in roster),
         restarts=int(plan.get("restarts") or 0),

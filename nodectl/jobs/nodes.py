@@ -147,7 +147,7 @@ def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
 def plan_checkpoints(
     transport: Transport, hosts: Sequence[Host], job_id: str, folder: str | None, forks: int
 ) -> CheckpointPlan | None:
-    """Find out whether all hosts see one folder, and who holds the newest checkpoint; None without a folder."""
+    """Return the folder and whether all hosts see the same one; None without a folder."""
     if folder is None:
         return None
     first, others = hosts[:1], hosts[1:]
@@ -161,30 +161,20 @@ def plan_checkpoints(
         if mute := [host.name for host in hosts if host.name not in answers]:
             raise JobError(f"{fold(mute)} {NONSENSE}: nothing of the checkpoint folder {folder}", "leave it out (-l)")
         return judge_survey(folder, [(host.name, answers[host.name]) for host in hosts])
-    except BaseException:
-        clear_survey(transport, hosts, job_id, folder, forks)
-        raise
-
-
-def clear_survey(transport: Transport, hosts: Sequence[Host], job_id: str, folder: str, forks: int) -> None:
-    """Take away the token by which the hosts found out whether they share the folder."""
-    ask(transport, hosts[:1], lambda _: ["survey", folder, job_id, "clear"], forks=forks, timeout_s=_START_S)
+    finally:
+        ask(transport, first, lambda _: ["survey", folder, job_id, "clear"], forks=forks, timeout_s=_START_S)
 
 
 def judge_survey(folder: str, answers: Sequence[tuple[str, Mapping[str, Any]]]) -> CheckpointPlan:
     """Judge who sees the first host's token: all, or none; raise JobError for some, a mistake in the mounts."""
     sees = [bool(answer["sees_token"]) for _, answer in answers]
-    if len(answers) == 1 or all(sees):
-        return CheckpointPlan(folder, "shared" if len(answers) > 1 else "single")
-    if any(sees[1:]):
+    if any(sees[1:]) and not all(sees):
         blind = fold(name for (name, _), seen in zip(answers, sees, strict=True) if not seen)
         raise JobError(
             f"the checkpoint folder {folder} is on a shared file system, but {blind} does not mount it",
             "mount it on all hosts, or name a folder that is local to each",
         )
-    newest = [answer["newest"]["mtime_ns"] if answer["newest"] else -1 for _, answer in answers]
-    source = newest.index(max(newest))
-    return CheckpointPlan(folder, "local", source if newest[source] > newest[0] else None)
+    return CheckpointPlan(folder, all(sees))
 
 
 def _all_or_none(answers: Answers, what: str) -> None:

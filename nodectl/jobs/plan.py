@@ -53,14 +53,10 @@ class PlanHost:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """`mode`: shared (all see one folder), local (copied to the second host), single (one host, no copy).
-
-    `restore_from` is the host (its place in the plan) whose newest checkpoint is fetched to the first before the start.
-    """
+    """A folder on the nodes; `shared` if every host of the job sees the same one."""
 
     dir: str
-    mode: str
-    restore_from: int | None = None
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +301,11 @@ def make_plan(
     nodes = request.nodes or NodeCount(hosts, hosts)
     replaceable = hosts > nodes.most or nodes.least < nodes.most
     restarts = request.restarts if request.restarts is not None else (max(1, hosts - nodes.least) if replaceable else 0)
+    if restarts and checkpoint is not None and not checkpoint.shared:
+        raise JobError(
+            f"the hosts do not share the checkpoint folder {checkpoint.dir}; a restart may find none there",
+            "name a folder that all hosts mount, or leave --checkpoint out: each attempt then starts afresh",
+        )
     return Plan(
         id=job_id,
         created_at=time.time(),

@@ -159,7 +159,6 @@ class StateRow(TypedDict):
     flight: NotRequired[dict[RankKey, DumpRow]]
     heard: NotRequired[dict[RankKey, FailureRow]]
     ways: NotRequired[dict[RankKey, Number | None]]
-    checkpoint: NotRequired[Line | None]
     ended_at: NotRequired[Time | None]
     attempt: NotRequired[Annotated[int, Field(ge=1, lt=10**9)]]
     roster: NotRequired[list[Rank]]
@@ -301,17 +300,10 @@ class TakingRow(ExamineRow):
     times: NotRequired[dict[Word, Time]]
 
 
-class NewestRow(TypedDict):
-    """The newest checkpoint of a folder."""
-
-    mtime_ns: Annotated[int, Field(ge=0, lt=1 << 63)]
-
-
 class SurveyRow(TypedDict):
     """A row of `survey`."""
 
     sees_token: bool
-    newest: NewestRow | None
 
 
 class ListenRow(TypedDict, total=False):

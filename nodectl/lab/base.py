@@ -9,7 +9,7 @@ from pathlib import Path
 
 from platformdirs import user_config_path
 
-from nodectl.common.node_paths import LAB_SHARE
+from nodectl.common.node_paths import LAB_SHARE, LAB_SHARED
 from nodectl.common.paths import cache_dir, state_dir
 from nodectl.common.resources import share_dir
 from nodectl.lab.state import HostRecord, LabFolder
@@ -134,6 +134,7 @@ def _login(base: Path, authorized_key: str) -> None:
     (base / "root/.ssh").mkdir(mode=0o700)
     write_file(base / "root/.ssh/authorized_keys", authorized_key, 0o600)
     (base / LAB_SHARE[1:]).mkdir()
+    (base / LAB_SHARED[1:]).mkdir()
 
 
 def _sshd_version() -> tuple[int, int]:

@@ -142,6 +142,11 @@ class LabFolder:
         return self.path / "hosts"
 
     @property
+    def shared(self) -> Path:
+        """The folder that every host of the lab can write, as storage on the network."""
+        return self.path / "shared"
+
+    @property
     def inventory(self) -> Path:
         """Return the lab's Ansible inventory."""
         return self.path / "inventory.yml"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from nodectl.common.node_paths import LAB_SHARE
+from nodectl.common.node_paths import LAB_SHARE, LAB_SHARED
 from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab import network, syscalls
@@ -65,6 +65,7 @@ class HostPlan:
     layers: tuple[tuple[str, str], ...]
     files: Mapping[str, tuple[bytes, int]]
     share: Path
+    shared: Path
     cgroup: Path | None
     image: Path | None
     shaping: tuple[str, ...]
@@ -159,6 +160,7 @@ def _plans(
     folder: LabFolder, state: LabState, keys: Mapping[str, tuple[bytes, str]], wardrobe: Wardrobe | None
 ) -> list[HostPlan]:
     folder.store.mkdir(mode=0o700)
+    folder.shared.mkdir(mode=0o700)
     if not state.spec.disk_bytes and store_needs_tmpfs(folder.store):
         mount("nodectl-lab", str(folder.store), "tmpfs", 0, "mode=700")
     layers = (("/", f"{folder.base}:/"), *((place, place) for place in extra_mounts()))
@@ -178,6 +180,7 @@ def _plans(
             layers=layers,
             files=_own_files(folder, host, keys[host.name], state.spec.recorded),
             share=share_folder(),
+            shared=folder.shared,
             cgroup=group,
             image=image,
             shaping=() if state.link == "wire" else host_shaping(state.spec),
@@ -385,6 +388,7 @@ def _fill(plan: HostPlan) -> None:
     Path(root, "run/sshd").mkdir()
     Path(root, "run/lock").mkdir(mode=0o1777)
     syscalls.bind(str(plan.share), root + LAB_SHARE, read_only=True)
+    syscalls.bind(str(plan.shared), root + LAB_SHARED)
     for source, target in plan.outfit.mounts if plan.outfit else ():
         Path(root + target).mkdir(exist_ok=True)
         syscalls.mount(source, root + target, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m")

@@ -30,7 +30,7 @@ class JobState(StrEnum):
 class Failure:
     """One thing that went wrong; `rank` is the training program's, None where the whole host or its launcher failed.
 
-    `kind` is one of time_limit, signal, exception, exit, checkpoint, start, left, rebooted, host_lost, supervisor,
+    `kind` is one of time_limit, signal, exception, exit, start, left, rebooted, host_lost, supervisor,
     link, launcher, communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time`
     is by the clock of the job's first host that answered. `traceback` is whole, or its end.
     """
@@ -118,7 +118,6 @@ class Job:
     created_at: float = 0.0
     ended_at: float | None = None
     operator: str = ""
-    checkpoint: str = ""
     attempt: int = 1
     nodes: tuple[str, ...] = ()
     restarts: int = 0

@@ -52,7 +52,6 @@ def job_document(job: Job) -> dict[str, object]:
         "started_at": job.created_at,
         "ended_at": job.ended_at,
         "operator": job.operator,
-        "checkpoint": job.checkpoint,
         "attempt": job.attempt,
         "nodes": list(job.nodes),
         "restarts": job.restarts,
@@ -107,8 +106,6 @@ def job_text(job: Job) -> str:
         f"hosts     {fold(job.hosts)} · {counted(job.nproc_per_node, 'rank')} a host",
         f"started   {_clock(job.created_at)} by {job.operator} · {_duration(job)}",
     ]
-    if job.checkpoint:
-        lines.append(f"checkpoint  {job.checkpoint}")
     if job.restarts:
         spares = [host for host in job.hosts if host not in job.nodes]
         beside = f"; beside it {fold(spares)}" if spares else ""
@@ -337,16 +334,7 @@ def _checkpoint(plan: Mapping[str, Any]) -> str:
     checkpoint = plan["checkpoint"]
     if checkpoint is None:
         return "none (the job starts afresh; see --checkpoint)"
-    names = [host["name"] for host in plan["hosts"]]
-    second = names[1] if _nodes(plan) > 1 else "none: the first host has the only copy"
-    ways = {
-        "shared": "one folder, seen by all hosts",
-        "local": f"local; copied from {names[0]} to {second} at each save",
-        "single": "local; one host, so there is no copy",
-    }
-    source = checkpoint["restore_from"]
-    fetched = "" if source is None else f"; the newest is fetched from {names[source]} first"
-    return f"{checkpoint['dir']} ({ways[checkpoint['mode']]}{fetched})"
+    return f"{checkpoint['dir']} ({'shared by all hosts' if checkpoint['shared'] else 'local to each host'})"
 
 
 def _clock(seconds: float) -> str:

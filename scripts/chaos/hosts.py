@@ -14,6 +14,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from nodectl.common.node_paths import LAB_SHARED
 from nodectl.lab.faults import break_host, heal_hosts
 from nodectl.lab.network import port_name
 from nodectl.lab.state import HostRecord, LabFolder, LabState
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = "NODECTL_CHAOS"
 LAUNCHER, VENV = "/opt/nodectl-chaos/launch", "/opt/nodectl-chaos/venv"
 STATE = "root/.local/state/nodectl"
+CHECKPOINTS = f"{LAB_SHARED}/run"
 ASKED = "tmp/chaos"
 _NAME = "chaos"
 _RUN_S = 300
@@ -122,6 +124,11 @@ class LabHost:
 
 class Lab:
     """Brought up by nodectl, prepared for torchrun; the same for all trials until one takes it down."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """Return the folder of the job's checkpoints on the lab's shared storage."""
+        return self.folder.shared / "run"
 
     def __init__(self, count: int) -> None:
         self.count = count

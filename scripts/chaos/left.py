@@ -19,9 +19,9 @@ _OF_A_JOB = (
 )
 _NAMED = re.compile(
     rf"{STATE}(/jobs(/[^./][^/]*(/({_OF_A_JOB}))?|/\.[^/]+\.undone)?"
-    r"|/payload(/[^/]+(/.*)?)?|/code(/[^/]+(/.*)?)?|/checkpoints(/[^/]+(/.*)?)?)?"
+    r"|/payload(/[^/]+(/.*)?)?|/code(/[^/]+(/.*)?)?)?"
 )
-_KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?|/code(/.*)?|/checkpoints(/.*)?)?")
+_KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?|/code(/.*)?)?")
 # of the lab, of these trials, and of the torch that they train with
 _OWN = re.compile(
     rf"root/\.(local(/(state|share))?|cache)|{ASKED}|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.chaos import left, verdict
 from scripts.chaos.cases import Event, Phase
-from scripts.chaos.hosts import ASKED, STATE, Lab, MissingError, marked
+from scripts.chaos.hosts import ASKED, Lab, MissingError, marked
 from scripts.chaos.reference import Reader, Reference, steps_in
 from scripts.chaos.trial import CaseError, Slowness, TooLateError, Trial
 
@@ -160,12 +160,11 @@ class _Case:
         self._judge_left()
 
     def _judge_results(self, *, goes_on: bool) -> None:
-        """Losses, and checkpoints on all hosts that are up."""
+        """Judge losses and checkpoints."""
         trial = self.trial
         losses = self.runner.reference[2 if "--spares" in trial.event.options.get(trial.phase, ()) else 3].losses
         self.problems += verdict.wrong_losses(steps_in(trial.output()), losses, goes_on=goes_on)
-        paths = [path for host in trial.up for path in (host.root / STATE / "checkpoints").glob("*/step-*.pt")]
-        unreadable = self.runner.reader.unreadable(paths)
+        unreadable = self.runner.reader.unreadable(list(trial.lab.checkpoints.glob("step-*.pt")))
         self.problems += [f"the checkpoint {Path(path).name} cannot be read: {why}" for path, why in unreadable.items()]
 
     def _judge_left(self) -> None:
@@ -189,7 +188,7 @@ class _Case:
             self.left += [
                 f"{host.name}, after jobs clean: {what}" for what in found if not what.startswith("process: sshd")
             ]
-            shutil.rmtree(host.root / STATE / "checkpoints", ignore_errors=True)
+        shutil.rmtree(lab.checkpoints, ignore_errors=True)
 
     def _living(self, keeps: tuple[str, ...]) -> list[str]:
         lab, before = self.trial.lab, self.runner.before

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import mmap
 import os
+import shutil
 import signal
 import sys
 import time
@@ -146,7 +147,8 @@ def _train(options: argparse.Namespace) -> None:
             say(f"step {int(done)} loss {float(loss).hex()}")
             if int(done) % _EVERY == 0:
                 whole = {"weights": weights, "speed": speed, "done": done, "noise": noise.get_state()}
-                torch.save(whole, folder / "step.tmp")
+                torch.save(whole, "step.tmp")  # on the host's own disk, which may be full
+                shutil.copy("step.tmp", folder / "step.tmp")
                 (folder / "step.tmp").replace(folder / f"step-{int(done):06}.pt")
                 for old in sorted(folder.glob("step-*.pt"))[:-2]:
                     old.unlink()

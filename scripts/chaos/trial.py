@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.chaos.cases import LEASE_S, Event, Moment, Phase
-from scripts.chaos.hosts import LAUNCHER, STATE, VENV, Lab, LabHost, Seen, freeze, read_json
+from scripts.chaos.hosts import CHECKPOINTS, LAUNCHER, STATE, VENV, Lab, LabHost, Seen, freeze, read_json
 from scripts.chaos.reference import steps_in
 
 _POLL_S = 0.25
@@ -100,7 +100,7 @@ class Trial:
     def options(self) -> list[str]:
         """nodectl's, of every launch."""
         own = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1"]
-        return [*own, "--lease", f"{LEASE_S:g}", "--checkpoint", "auto"]
+        return [*own, "--lease", f"{LEASE_S:g}", "--checkpoint", CHECKPOINTS]
 
     def _has_said_id(self) -> bool:
         match = _STARTING.search(self.said("launch"))

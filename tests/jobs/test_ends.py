@@ -26,7 +26,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("end", [*ends.STOPS, *ends.GOES_ON], ids=lambda end: end.name)
 def test_an_end_is_followed_by_as_many_starts_as_may_help(lab: Lab, end: ends.End, calm: str) -> None:
     lab.hosts = lab.hosts[: 3 if end.spare else 2]
-    options = ("--restarts", "5", "--checkpoint", "auto", "--lease", "5", *(("--spares", "1") if end.spare else ()))
+    spares = ("--spares", "1") if end.spare else ()
+    options = ("--restarts", "5", "--checkpoint", "/shared/run", "--lease", "5", *spares)
     job_id = lab.begin(Case(end.name, "", script=end.text(), options=options, args=end.args))
     try:
         if end.act is not None:
@@ -47,4 +48,4 @@ def test_an_end_is_followed_by_as_many_starts_as_may_help(lab: Lab, end: ends.En
     finally:
         lab.nodectl("lab", "heal", "--name", lab.lab.status["name"])
         for host in lab.hosts:
-            lab.lab.ssh(host, "rm -rf ~/.local/state/nodectl/checkpoints; rmdir /run/groups/memory/nodectl-test-batch")
+            lab.lab.ssh(host, "rm -rf /shared/run; rmdir /run/groups/memory/nodectl-test-batch")

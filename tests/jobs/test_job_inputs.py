@@ -45,9 +45,9 @@ def request(**more: Any) -> Any:
     return LaunchRequest(**{**values, **more})
 
 
-def plan(**more: Any) -> Any:
+def plan(checkpoint: CheckpointPlan | None = None, **more: Any) -> Any:
     surroundings = Surroundings(HOSTS, (8, 8), (21_001, 21_002, 21_003))
-    return make_plan("20261121-040000-ab12", request(**more), surroundings, None)
+    return make_plan("20261121-040000-ab12", request(**more), surroundings, checkpoint)
 
 
 def test_a_spare_has_no_rank_in_the_plan_that_is_shown() -> None:
@@ -82,18 +82,20 @@ def test_checkpoint_folders(asked: Any, folder: Any) -> None:
         assert made.checkpoint_folder() == folder
 
 
-def survey(sees: Any, mtime_ns: Any = None) -> Any:
-    newest = None if mtime_ns is None else {"name": "step-1.pt", "mtime_ns": mtime_ns}
-    return {"path": "/c", "sees_token": sees, "newest": newest}
+@pytest.mark.parametrize(("seen", "shared"), [([True], True), ([True, True], True), ([True, False], False)])
+def test_a_folder_is_shared_if_all_hosts_see_the_token(seen: list[bool], shared: bool) -> None:
+    answers = [(f"node{rank}", {"sees_token": sees}) for rank, sees in enumerate(seen)]
+    assert judge_survey("/c", answers) == CheckpointPlan("/c", shared)
 
 
-def test_survey_of_checkpoint_folders() -> None:
-    assert judge_survey("/c", [("a", survey(True)), ("b", survey(True))]) == CheckpointPlan("/c", "shared")
-    assert judge_survey("/c", [("a", survey(True, 5)), ("b", survey(False, 4))]) == CheckpointPlan("/c", "local")
-    fetch = judge_survey("/c", [("a", survey(True)), ("b", survey(False, 4)), ("d", survey(False, 6))])
-    assert fetch == CheckpointPlan("/c", "local", 2)
+def test_a_folder_that_some_hosts_do_not_mount_is_refused() -> None:
     with pytest.raises(JobError, match="b does not mount it"):
-        judge_survey("/c", [("a", survey(True)), ("b", survey(False)), ("d", survey(True))])
+        judge_survey("/c", [("a", {"sees_token": True}), ("b", {"sees_token": False}), ("d", {"sees_token": True})])
+
+
+def test_restarts_need_a_checkpoint_folder_that_all_hosts_see() -> None:
+    with pytest.raises(JobError, match="the hosts do not share the checkpoint folder /c"):
+        plan(CheckpointPlan("/c", shared=False), restarts=1)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class Hosts(Lab):
         """nodectl's words for a launch on the first `count` hosts."""
         hosts = ",".join(self.hosts[:count])
         own = ["-e", f"launcher_path={LAUNCHER}", "--venv", VENV, "--nproc-per-node", "1"]
-        own += ["--checkpoint", "auto", "--lease", "4"]
+        own += ["--checkpoint", "/shared/run", "--lease", "4"]
         return ["-i", self.lab.inventory, "-l", hosts, "launch", *own, *options, str(self.script), "--", *args]
 
     @property
@@ -105,8 +105,7 @@ def hosts(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Hosts]:
     yield made
     nodectl("-i", prepared.inventory, "jobs", "stop", "last", check=False)
     nodectl("-i", prepared.inventory, "jobs", "clean", check=False)
-    for host in prepared.hosts:
-        prepared.ssh(host, "rm -r ~/.local/state/nodectl/checkpoints")
+    prepared.ssh(prepared.hosts[0], "rm -r /shared/run")
 
 
 def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path: Path) -> None:

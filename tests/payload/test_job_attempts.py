@@ -64,7 +64,7 @@ FOUR = RULES._replace(members=4)
 SPARES = {2: beat(2, hb.SPARE), 3: beat(3, hb.SPARE)}
 THIRD = Attempt(3, (0, 1))
 DEAF = {1: beat(1, failure=KILLED, missing=(0,)), 2: beat(2, hb.SPARE)}
-FIRST_LOST = Views(beat(1, newest_ns=7), {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}, {0: 15.0})
+FIRST_LOST = Views(beat(1), {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE)}, {0: 15.0})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ FIRST_LOST = Views(beat(1, newest_ns=7), {0: beat(0, hb.RUNNING), 2: beat(2, hb.
         (failed(host1=9.0), 13.9, None),
         (failed(host1=9.0), 14.1, Attempt(2, (0, 2))),
         (Views(beat(0), DEAF), 3.0, Attempt(2, (0, 2))),
-        (FIRST_LOST, 15.0, Attempt(2, (2, 1), source=1)),
+        (FIRST_LOST, 15.0, Attempt(2, (2, 1))),
         # half of the hosts are not enough: two halves never go on side by side
         (Views(beat(0), {1: beat(1), **SPARES}, {2: 15.0, 3: 15.0}, FOUR), 20.0, None),
         (Views(beat(0), {1: beat(1), **SPARES}, {3: 15.0}, FOUR), 20.0, Attempt(2, (0, 1))),
@@ -277,10 +277,10 @@ def undisturbed() -> float:
     return loss
 
 
-def test_a_spare_goes_on_from_the_checkpoint_that_the_second_host_has(fleet: Fleet) -> None:
-    checkpoint = {"dir": "state:learn", "mode": "local", "restore_from": None}
+def test_a_spare_goes_on_from_the_shared_checkpoint(fleet: Fleet, tmp_path: Path) -> None:
+    checkpoint = {"dir": str(tmp_path), "shared": True}
     job_id = fleet.launch(LEARN, restarts=1, nodes=2, nproc_per_node=1, lease_s=3.0, checkpoint=checkpoint)
-    fleet.wait((fleet.state(1) / "checkpoints" / "learn" / "step-3.json").exists)
+    fleet.wait((tmp_path / "step-3.json").exists)
     assert fleet.report(2, job_id)["state"]["state"] == "spare"
     state = fleet.report(0, job_id)["state"]
     for pid in (state["containment"]["outer"], state["pid"]):

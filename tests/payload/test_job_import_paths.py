@@ -25,7 +25,7 @@ def _imports(job: JobFolder, script: str, **start: str) -> str:
         "args": [],
         "start": start,
     }
-    command = launcher.command(plan, job, "")
+    command = launcher.command(plan, job)
     env = {**command.env, "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [sys.executable, script]
     done = subprocess.run(argv, env=env, cwd=command.cwd, capture_output=True, text=True, check=True)

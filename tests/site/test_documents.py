@@ -47,7 +47,7 @@ def problems(name: str, text: str) -> list[str]:
 def _jobs() -> dict[str, Any]:
     parts = (JobPart("a", 0, "failed"), JobPart("b", 1, "unreachable", problem="no answer"))
     whole = Job(
-        "1", JobState.FAILED, ("a", "b"), "t.py", ("x",), 2, parts, 1, FAILURE, (FAILURE,), 1.0, 2.0, "me", "/c",
+        "1", JobState.FAILED, ("a", "b"), "t.py", ("x",), 2, parts, 1, FAILURE, (FAILURE,), 1.0, 2.0, "me",
         2, ("a",), 1, (PastAttempt(1, ("a",), 1.0, 2.0, FAILURE),),
     )  # fmt: skip
     bare = Job("2", JobState.RUNNING, ("a",), "t.py", (), 1, (JobPart("a", 0, "running"),))

@@ -3,12 +3,6 @@
 The whole of each is tested where it belongs; docs/trust.md names those tests.
 """
 
-import contextlib
-import os
-import signal
-import socket
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +13,7 @@ from nodectl.jobs import listing
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import encode
-from nodectl.payload.jobs import checkpoint_copy, heartbeat
-from nodectl.payload.jobs.checkpoints import saved
+from nodectl.payload.jobs import heartbeat
 from nodectl.transport.ssh_options import options_of
 from nodectl.transport.ssh_target import target_of
 from tests.jobs.test_rogue_answers import told
@@ -47,34 +40,6 @@ class TestRogueNode:
 
 class TestRogueLogin:
     """A login on a node, without the job's secret, that reaches the job's port."""
-
-    @pytest.fixture
-    def port(self, tmp_path: Path) -> Iterator[int]:
-        (tmp_path / "copies").mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = int(taken.getsockname()[1])
-        pid = os.fork()
-        if pid == 0:
-            try:
-                checkpoint_copy._serve("127.0.0.1", port, _SECRET, str(tmp_path / "copies"))
-            finally:
-                os._exit(1)
-        yield port
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-    def test_no_line_of_it_ends_the_copies(self, port: int, tmp_path: Path) -> None:
-        ends_s = time.monotonic() + 60
-        for line in ("é {}\n".encode(), b"\xff" * 99, b""):
-            sent = False
-            while not sent and time.monotonic() < ends_s:  # it begins to listen
-                with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as sock:
-                    sock.sendall(b"n" * 32 + line)
-                    sent = True
-        (tmp_path / "step-1.pt").write_text("weights")
-        (item,) = [item for item in saved(str(tmp_path)) if item.name == "step-1.pt"]
-        checkpoint_copy._put(("127.0.0.1", port), _SECRET, str(tmp_path), item)
-        assert (tmp_path / "copies" / "step-1.pt").read_text() == "weights"
 
     def test_no_datagram_of_it_is_read(self) -> None:
         for datagram in (b"", b"nodectl1", b"nodectl1" + b"\xff" * 200, b"nodectl1" + b"0" * 32 + b"[" * 8000):

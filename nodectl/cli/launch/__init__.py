@@ -26,7 +26,7 @@ from nodectl.common.process import interruptible
 from nodectl.facts.job import KeptCode, RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.export.templates import render
-from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
+from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
     GPU,
@@ -117,7 +117,8 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
         saved = plan_checkpoints(app.transport, hosts, job_id, request.checkpoint_folder(), app.forks)
         plan = make_plan(job_id, request, surroundings, saved)
         if asked.dry_run:
-            _show_plan(app, hosts, plan, request)
+            document = plan.document()
+            app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
         _start(app, hosts, plan, work, surroundings)
     note_jobs(app.fleet, [plan.id], started=True)
@@ -176,13 +177,6 @@ def _ready_hosts(
         for line in lines:
             note(line)
     return hosts, surroundings
-
-
-def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchRequest) -> None:
-    if (folder := request.checkpoint_folder()) is not None:
-        clear_survey(app.transport, hosts, plan.id, folder, app.forks)
-    document = plan.document()
-    app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
 
 
 def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:

@@ -42,7 +42,7 @@ _PASSING = frozenset(
     (
         *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
         *("name_resolution", "download_failed", "killed_from_outside", "launcher_killed", "stopped", "interrupted"),
-        *("xid", "hardware_io", "checkpoint", "signal", "terminated"),
+        *("xid", "hardware_io", "signal", "terminated"),
     )
 )
 # of these another host may be the remedy, where one stands by
@@ -104,7 +104,6 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
     """Return the plan for one attempt: `hosts` are the attempt's, `rank` is this host's place there, or None."""
     members, member = plan["hosts"], plan["rank"]
     rank = attempt.roster.index(member) if member in attempt.roster else None
-    checkpoint = plan["checkpoint"] and {**plan["checkpoint"], "restore_from": attempt.source}
     hosts = [members[number] for number in attempt.roster]
     return {
         **plan,
@@ -112,7 +111,6 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
         "member": member,
         "hosts": hosts,
         "rank": rank,
-        "checkpoint": checkpoint,
         "attempt": attempt.number,
     }
 
@@ -203,7 +201,7 @@ class Succession:
         roster = self._compose(beats, alike, attempt)
         if len(roster) < self.rules.least:
             return self._too_few(alike, len(roster), now_s)
-        return Attempt(attempt.number + 1, tuple(roster), _source(beats, present, roster[0]))
+        return Attempt(attempt.number + 1, tuple(roster))
 
     def _quiet_s(self, number: int, present: FrozenSet[int], now_s: float) -> float:
         """Return for how many seconds the same hosts have been heard while none of them knew of running ranks."""
@@ -343,12 +341,6 @@ def _connected(members: List[int], beats: Dict[int, Beat]) -> List[int]:
         kept.remove(max(complaints, key=lambda member: (complaints[member], member)))
 
 
-def _source(beats: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
-    """Return the host whose checkpoint is newer than the leading host's; None if the leading host has the newest."""
-    newest = max(sorted(present), key=lambda member: beats[member].newest_ns)
-    return newest if beats[newest].newest_ns > beats[leading].newest_ns else None
-
-
 _MOST_RECORDED = 100
 
 
@@ -361,8 +353,7 @@ class Member:
         self.rank: int = self.plan["rank"]
         self.hosts: List[Dict[str, str]] = self.plan["hosts"]
         rules = Rules.of(self.plan)
-        checkpoint = self.plan["checkpoint"] or {}
-        self.attempt = Attempt(1, rules.first, checkpoint.get("restore_from"))
+        self.attempt = Attempt(1, rules.first)
         self.succession = Succession(rules)
         self.stop_asked = False
         self.terminated = False
@@ -428,7 +419,7 @@ class Member:
 
     def announcement(self) -> str:
         """Return the line that announces an attempt in the ranks' output."""
-        number, roster, _ = self.attempt
+        number, roster = self.attempt
         cause = self.history[-1]["cause"]
         where = f"{cause['host']}" + ("" if cause["rank"] is None else f", rank {cause['rank']}") if cause else ""
         because = f"; the last one failed: {where}: {cause['message']}" if cause else ""

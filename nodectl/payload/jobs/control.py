@@ -146,10 +146,7 @@ def start(job_id: str, rank: str = "") -> List[Row]:
 
 
 def _start(job: JobFolder, environment: Dict[str, str]) -> List[Row]:
-    checkpoint = job.plan()["checkpoint"]
     job.environment = environment
-    if checkpoint is not None:
-        checkpoints.clear_token(checkpoint["dir"], job.id)
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
@@ -375,7 +372,7 @@ def black_box_of(job_id: str) -> List[Row]:
 
 
 def survey(folder: str, token: str, role: str) -> List[Row]:
-    """Return what the checkpoint folder holds here; `role` is mark (leave the token), look, or clear."""
+    """Return whether the checkpoint folder holds the token; `role` is mark (leave the token), look, or clear."""
     if role == "clear":
         checkpoints.clear_token(folder, token)
         return []

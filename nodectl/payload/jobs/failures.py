@@ -8,10 +8,10 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
 KINDS = (
-    *("time_limit", "signal", "exception", "exit", "checkpoint", "start"),
+    *("time_limit", "signal", "exception", "exit", "start"),
     *("rebooted", "supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
 )
-_CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
+_CAUSES = ("signal", "exception", "exit", "start")
 # a process is seen to end after its connections are closed; what its peers say of that may be known first
 _HEAD_START_S = 0.5
 

@@ -27,25 +27,20 @@ ACTIVE = frozenset({WAITING, RUNNING, ENDING, STOPPING})  # ranks run there, or 
 
 
 class Attempt(NamedTuple):
-    """One run of a job's ranks: its number, from 1, and its hosts in the order of their node ranks.
-
-    `source` is the host from which the first host fetches the newest checkpoint before the start.
-    """
+    """One run of a job's ranks: its number, from 1, and its hosts in the order of their node ranks."""
 
     number: int
     roster: Tuple[int, ...]
-    source: Optional[int] = None
 
 
 class Beat(NamedTuple):
     """One heartbeat: the host's place in the plan, the beat's number, the host's state, and its first failure if any.
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
-    attempt (empty: it can, None: not known yet); `newest_ns`: the time of its newest checkpoint; `missing`: hosts that
-    it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time;
-    `suspicions`: how often it took the attempt for hung, `passed`: how often the attempt went on after that; `stood_s`:
-    for how long its output has told nothing new; `step`: the newest that its output tells as the attempt has ended, or
-    -1.
+    attempt (empty: it can, None: not known yet); `missing`: hosts that it does not hear; `active`: hosts that it hears
+    and that may have ranks; `sent`: the sender's steady time; `suspicions`: how often it took the attempt for hung,
+    `passed`: how often the attempt went on after that; `stood_s`: for how long its output has reported nothing new;
+    `step`: the newest that its output reports as the attempt has ended, or -1.
     """
 
     rank: int
@@ -55,7 +50,6 @@ class Beat(NamedTuple):
     attempt: Attempt = Attempt(1, ())
     over: Optional[str] = None
     fit: Optional[str] = None
-    newest_ns: int = -1
     missing: Tuple[int, ...] = ()
     active: Tuple[int, ...] = ()
     sent: float = 0.0
@@ -84,10 +78,8 @@ def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
     if said_by != job_id:
         return None
     beat = Beat(*fields)
-    number, roster, source = beat.attempt
-    return beat._replace(
-        attempt=Attempt(number, tuple(roster), source), missing=tuple(beat.missing), active=tuple(beat.active)
-    )
+    number, roster = beat.attempt
+    return beat._replace(attempt=Attempt(number, tuple(roster)), missing=tuple(beat.missing), active=tuple(beat.active))
 
 
 def _sign(secret: bytes, body: bytes) -> bytes:

@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, List, Mapping
 
 from . import container, notes
+from .checkpoints import resolve
 from .contain import MARKER
 from .folder import JobFolder, login_home, payload_folder, venv_of
 from .nsinit import Command
@@ -15,7 +16,7 @@ _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 _TORCHRUN = "torchrun"
 
 
-def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
+def command(plan: Dict[str, Any], job: JobFolder) -> Command:
     """Return the launch script for this host, in the node's environment plus what the operator gave."""
     start = plan.get("start") or {}
     env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
@@ -28,8 +29,8 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     elif start.get("trace") == "nsys":
         env["PYTHON_EXEC"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_nsys.sh")
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
-    if checkpoint_folder:
-        env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
+    if plan.get("checkpoint"):
+        env["NODECTL_CHECKPOINT_DIR"] = resolve(plan["checkpoint"]["dir"])
     root = start.get("chdir") or job.at("code")
     workdir = str(plan.get("workdir", ""))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
@@ -37,16 +38,16 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
         _add_import_paths(env, root)
     cwd, arguments = os.path.join(root, workdir), argv(plan, job)
     if start.get("container"):
-        arguments = _in_container(plan, job, env, cwd, arguments, checkpoint_folder)
+        arguments = _in_container(plan, job, env, cwd, arguments)
     return Command(arguments, env, cwd, job.at("output.log"))
 
 
 def _in_container(
-    plan: Dict[str, Any], job: JobFolder, env: Dict[str, str], cwd: str, arguments: List[str], checkpoint_folder: str
+    plan: Dict[str, Any], job: JobFolder, env: Dict[str, str], cwd: str, arguments: List[str]
 ) -> List[str]:
     start = plan["start"]
     programs = [payload_folder(), plan["launcher"], *(path for path in ("/etc/nccl.conf",) if os.path.isfile(path))]
-    folders = [start.get("chdir", ""), checkpoint_folder, *start["container"]["paths"]]
+    folders = [start.get("chdir", ""), env.get("NODECTL_CHECKPOINT_DIR", ""), *start["container"]["paths"]]
     has_rdma = os.path.isdir("/dev/infiniband")
     place = container.Place(job.path, cwd, folders, programs, has_rdma, os.getuid(), os.getgid())
     names = container.handed_over(env, plan["env_names"])

@@ -9,7 +9,6 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from ..common import machine
 from ..common.sockets import family
-from .checkpoints import saved
 from .folder import JobFolder, no_space, venv_of
 
 _ASK_S = 1.0
@@ -55,14 +54,6 @@ def unfit(plan: Dict[str, Any]) -> str:
         if reason:
             return f"{plan['members'][plan['member']]['name']}: {reason}"
     return ""
-
-
-def newest_ns(folder: Optional[str]) -> int:
-    """Return when the newest checkpoint in the folder was written; -1 for none."""
-    try:
-        return max((item.mtime_ns for item in saved(folder)), default=-1) if folder else -1
-    except OSError:
-        return -1
 
 
 def lacks_launcher(plan: Dict[str, Any]) -> str:

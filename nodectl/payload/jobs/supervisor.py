@@ -14,7 +14,6 @@ from typing import Any, Dict, List, Optional, Set, Union
 from . import black_box, launcher, node_end, pulse, shared_memory, steady
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
-from .checkpoint_copy import Courier
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .evidence import Output, host_at_start
@@ -61,7 +60,7 @@ class Supervisor:
         self._log_begin = size(job.at("output.log"))
         self._rested = self.state == hb.SPARE
         self._fit: Optional[str] = None
-        self._newest_ns = self._step = -1
+        self._step = -1
         self._asked_fit = False
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
@@ -93,7 +92,6 @@ class Supervisor:
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
         self.containment.hooks = self.member.hooks
-        self.courier = Courier(self.job, self.plan)
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
@@ -117,8 +115,6 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
-        self.courier.start()
-        self._keep_courier()
         self.clerk.start()
         self.clerk.ask(partial(black_box.reserve, self.job))
         if self.member.history and not self._rested:
@@ -128,7 +124,6 @@ class Supervisor:
             self._sleep(time.monotonic())
             self.step(time.monotonic())
         self._report_end(time.monotonic())
-        self.courier.end()
         self.clerk.close()
         self.guard.dismiss()
         self._close()
@@ -170,7 +165,7 @@ class Supervisor:
 
     def _report_attempt(self, now_s: float) -> None:
         if self.member.history:
-            number, roster, _ = self.member.attempt
+            number, roster = self.member.attempt
             what = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
             self._report(now_s, "job_restarted", what, cause=self.member.history[-1]["cause"], attempt=number)
 
@@ -266,7 +261,6 @@ class Supervisor:
         self.member.hear(now_s)
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
             self._next_beat_s = now_s  # the sender waits for this host's beat as well
-        self._listen_to_courier(now_s)
         self._ask_who(now_s)
         self._look(now_s)
         if not self._rested:
@@ -276,19 +270,6 @@ class Supervisor:
             self._succeed(now_s)
         self._tell(now_s)
         self._save()
-
-    def _keep_courier(self) -> None:
-        if self.courier.pid:
-            self.containment.spared.add(self.courier.pid)
-            self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
-
-    def _listen_to_courier(self, now_s: float) -> None:
-        pipe = self.courier.pipe
-        self.courier.listen()
-        if pipe >= 0 and self.courier.pipe < 0:
-            self.urgent.unregister(pipe)
-        if self.courier.revive(now_s):
-            self._keep_courier()
 
     def _note_own_pause(self, now_s: float) -> None:
         """Extend the others' leases by the time in which this process was stopped and could not hear them."""
@@ -323,7 +304,6 @@ class Supervisor:
                 return
             gone = os.WIFEXITED(status) or os.WIFSIGNALED(status)
             if gone:
-                self.courier.reaped(pid, status)
                 self.containment.spared.discard(pid)
                 self.member.hooks.discard(pid)
             if pid == self.guard.pid:
@@ -345,11 +325,9 @@ class Supervisor:
     def _decide_waiting(self, now_s: float) -> None:
         if self._told_to_end(now_s):
             return
-        if self.courier.problem:
-            self.postmortem.fail("checkpoint", self.courier.problem)
-        elif self._may_start(now_s) and self.courier.ready:
+        if self._may_start(now_s):
             self._spawn(now_s)
-        elif not self._may_start(now_s) and now_s - self._born_s > float(self.plan["start_deadline_s"]):
+        elif now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
             if not self.peers.unheard() and not self.member.is_quorate(now_s):
@@ -371,7 +349,7 @@ class Supervisor:
     def _read_command(self) -> News:
         """Take the environment out of the job's folder and build the command; runs on the clerk's thread."""
         try:
-            command = launcher.command(self.plan, self.job, self.courier.folder or "")
+            command = launcher.command(self.plan, self.job)
         except (OSError, ValueError) as error:
             reason = f"the job's environment could not be read: {error}"
             return lambda: self.postmortem.fail("launcher", reason)
@@ -407,8 +385,8 @@ class Supervisor:
             self._finish(now_s, hb.FINISHED)
 
     def _is_cleared(self, now_s: float) -> bool:
-        """Tell whether a good end is complete: no process left, all ends described, the checkpoint copied."""
-        return self._kill(now_s) and self.postmortem.is_described(now_s) and self.courier.drained(now_s)
+        """Tell whether a good end is complete: no process left, all ends described."""
+        return self._kill(now_s) and self.postmortem.is_described(now_s)
 
     def _note_time(self, now_s: float) -> None:
         """End the ranks when the job's time is over."""
@@ -468,7 +446,6 @@ class Supervisor:
                 self.postmortem.note_stop(asked=False)
                 self._term_s = now_s
             if self._kill(now_s) and self._has_explained(now_s):
-                self.courier.drained(now_s)
                 self.clerk.ask(partial(shared_memory.remove, self._segments or set()))
                 self._finish(now_s, self._end_state)
 
@@ -522,17 +499,13 @@ class Supervisor:
         return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
 
     def _test(self) -> News:
-        """Find out whether this host can take part again, and what is its newest; runs on the clerk's thread."""
-        reason, newest, step = (
-            node_end.unfit(self.plan),
-            node_end.newest_ns(self.courier.folder),
-            pulse.step(self.job, pulse.MOST_FILES),
-        )
-        return lambda: self._take_test(reason, newest, -1 if step is None else step)
+        """Find out whether this host can take part again, and its newest step; runs on the clerk's thread."""
+        reason, step = node_end.unfit(self.plan), pulse.step(self.job, pulse.MOST_FILES)
+        return lambda: self._take_test(reason, -1 if step is None else step)
 
-    def _take_test(self, reason: str, newest: int, step: int) -> None:
+    def _take_test(self, reason: str, step: int) -> None:
         self._fit = self.member.leaving.message if self.member.leaving else reason
-        self._newest_ns, self._step = newest, step
+        self._step = step
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
@@ -559,7 +532,7 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
-            self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
+            self.rank, 0, self.state, first_failure, attempt, over, self._fit, missing, active, sent,
             self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
         )  # fmt: skip
 
@@ -595,7 +568,6 @@ class Supervisor:
             "xids": list(self.postmortem.xids),
             "flight": dict(self.postmortem.flight),
             "lost": list(self.lost),
-            "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},
             "attempt": self.member.attempt.number,
             "roster": list(self.member.attempt.roster),
@@ -607,7 +579,7 @@ class Supervisor:
 
     def _record(self) -> Dict[str, Any]:
         """Return the summary of this attempt that is kept when another begins."""
-        number, roster, _ = self.member.attempt
+        number, roster = self.member.attempt
         failures = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
         causes = [placed(failure, rank, self.hosts) for rank, failure in failures.items() if failure]
         return {

@@ -157,7 +157,6 @@ class Job(TypedDict):
     started_at: float
     ended_at: float | None
     operator: str
-    checkpoint: str
     attempt: int
     nodes: list[str]
     restarts: int
