@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import os
 import pwd
 import re
 import stat
 import tempfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
-from zipfile import BadZipFile, ZipFile
+from typing import BinaryIO
 
-HOME, MOUNT = "a home folder", "the root of a mount"
-# why what lies beside a script that travels alone did not
-NO_PROJECT = "which is no project,"
 # hidden files that programs look for and that hold nothing of anybody's; the others stay
 _OPEN = re.compile(
     r"\.(?:gitignore|nodectlignore|(?:git)?keep|project-root|python-version|env\.(?:example|sample|template))"
@@ -63,13 +56,6 @@ _PROGRAM = re.compile(r"(?s:.*)\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs
 _TENSORS = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model)")
 _DATA = re.compile(rf"{_TENSORS.pattern}|.*\.(?:[ct]sv|jsonl|md)")
 _HEAD_BYTES = 64 << 10
-_UNPACKED_BYTES = 4 << 20
-_MOST_STREAMS = 256
-_UNPACKERS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
-    b"BZh": bz2.BZ2Decompressor,
-    b"\xfd7zXZ": lambda: lzma.LZMADecompressor(memlimit=128 << 20),
-}
 # each begins with what is looked for first, as it is: most files have none of it
 _CONTENT = {
     "a private key": (
@@ -118,28 +104,6 @@ _REST = (
 )
 # what stays of it, so that a text is read as before
 _LABEL = re.compile(r"://|[\w\"']+\s{0,20}[=:]\s{0,20}[\"']?")
-# a project's files say that it is one, and so do a home's
-MARKS = (".git", ".nodectlignore", "pyproject.toml", "setup.py", "setup.cfg")
-_OF_SHELLS = (
-    *(".profile", ".bashrc", ".bash_history", ".bash_profile", ".bash_logout", ".zshrc", ".zsh_history", ".zprofile"),
-    *(".viminfo", ".lesshst", ".local"),
-)
-_OF_LOGINS = (".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".python_history")
-# each alone may be a project's
-_OF_DESKTOPS = (
-    *(".config", ".cache", ".npm", ".vscode-server", ".cshrc", ".tcshrc", ".login"),
-    *("Desktop", "Documents", "Downloads", "Library"),
-)
-# each alone is a home, of what is no project
-_OF_HOMES = (
-    *(".ssh", ".gnupg", ".bash_history", ".zsh_history", ".python_history", ".viminfo", ".lesshst"),
-    *(".CFUserTextEncoding", "NTUSER.DAT", "ntuser.dat", "AppData"),
-)
-# right in a home, what is put there is of everything
-_MIXED = (
-    *("bin", "Desktop", "Documents", "Downloads", "Pictures", "Music", "Videos", "Library", "Mail", "snap"),
-    *("Dropbox", "OneDrive", "Nextcloud", "Google Drive"),
-)
 _SYSTEM = (
     *("/", "/home", "/Users", "/root", "/etc", "/usr", "/usr/local", "/opt", "/srv", "/mnt", "/media", "/run", "/boot"),
     *("/var", "/var/tmp", "/tmp", "/dev/shm"),  # noqa: S108 - nothing is written there
@@ -188,7 +152,7 @@ def is_program(path: Path) -> bool:
 
 
 def secret_in(path: Path) -> str:
-    """Return which secret a file's beginning holds (`a private key`), also packed; empty for none of a known form.
+    """Return which secret a file's beginning holds (`a private key`); empty for none of a known form.
 
     In a small text whose name speaks of a secret, letters and digits as by chance are one. OSError.
     """
@@ -198,8 +162,7 @@ def secret_in(path: Path) -> str:
 
 def secret_of(name: str, file: BinaryIO) -> str:
     """Return the same for a file of this name that is open at its beginning."""
-    head = file.read(_HEAD_BYTES)
-    text = _unpacked(file, head + file.read(_UNPACKED_BYTES)) if _is_packed(head) else head
+    text = file.read(_HEAD_BYTES)
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
         text = text.decode("utf-16", errors="ignore").encode(errors="ignore")
     if kind := next((kind for first, pattern, kind in _PATTERNS if first in text and pattern.search(text)), ""):
@@ -227,67 +190,27 @@ def _starred(match: re.Match[str]) -> str:
     return f"{label[0] if label else ''}***{'@' if match[0].endswith('@') else ''}"
 
 
-def _is_packed(head: bytes) -> bool:
-    return head.startswith((*_UNPACKERS, b"PK\3\4")) or head[257:262] == b"ustar"
-
-
-def _unpacked(file: BinaryIO, data: bytes) -> bytes:
-    """Return at most 4 MiB of what is packed, up to what is damaged or sealed. A tar's files lie open."""
-    parts: list[bytes] = []
-    with suppress(zlib.error, lzma.LZMAError, BadZipFile, OSError, EOFError, RuntimeError, ValueError):
-        parts.extend(_heads(file) if data.startswith(b"PK") else _streams(data))
-    return b"".join(parts) or data
-
-
-def _streams(data: bytes) -> Iterator[bytes]:
-    """One after the other, as programs write them that pack on several processors."""
-    left = _UNPACKED_BYTES
-    for _ in range(_MOST_STREAMS):
-        unpacker = next((make() for magic, make in _UNPACKERS.items() if data.startswith(magic)), None)
-        if unpacker is None or left <= 0:
-            return
-        unpacked: bytes = unpacker.decompress(data, left)
-        yield unpacked
-        left -= len(unpacked)
-        data = unpacker.unused_data
-
-
-def _heads(file: BinaryIO) -> Iterator[bytes]:
-    with ZipFile(file) as archive:
-        for info in archive.infolist()[: _UNPACKED_BYTES // _HEAD_BYTES]:
-            with archive.open(info) as member:
-                yield member.read(_HEAD_BYTES)
-
-
 def _has_chance(text: bytes) -> bool:
     """Return whether 20 or more letters and digits alternate as in no word and no number, or are a UUID."""
     runs = re.findall(rb"[A-Za-z0-9]{20,}", text.replace(b"-", b""))
     return any(len(re.findall(rb"[A-Za-z](?=[0-9])", run)) > 2 for run in runs)
 
 
-def why_no_project(folder: Path) -> str:
-    """Why nobody's project is this whole folder (`a home folder`); empty where it may be one. `folder` is resolved."""
+def why_not_whole(folder: Path) -> str:
+    """Return why this folder is no project to copy whole (`a home folder`); "" if it may be one. It is resolved."""
     homes = set(_homes(folder))
-    if is_home(folder):
-        return HOME
-    if any(home.is_relative_to(folder) for home in homes) or _holds_homes(folder):
+    if folder in homes:
+        return "a home folder"
+    if any(home.is_relative_to(folder) for home in homes):
         return "a folder in which homes lie"
     if str(folder) in _SYSTEM or folder == Path(tempfile.gettempdir()).resolve() or _is_everybodys(folder):
         return "a folder for everybody's files"
     if any(_FOLDERS.fullmatch(part.lower()) for part in folder.parts):
         return "a folder for secrets"
     below = [folder.relative_to(home).parts for home in homes if folder.is_relative_to(home)]
-    hidden = [parts for parts in below if any(part.startswith(".") for part in parts)]
-    if any(len(parts) == 1 or not is_marked(folder) for parts in hidden):
+    if any(len(parts) == 1 and parts[0].startswith(".") for parts in below):
         return "a folder of settings"
-    if folder.parent in homes and folder.name in (*_MIXED, *_named_by(folder.parent)) and not is_marked(folder):
-        return "a folder for files of all kinds"
-    return MOUNT if _is_mounted(folder) else ""
-
-
-def is_home(folder: Path) -> bool:
-    """Return whether it is somebody's home, or a copy of one."""
-    return folder in _homes(folder) or _looks_like_home(folder)
+    return ""
 
 
 def _homes(folder: Path) -> Iterator[Path]:
@@ -298,61 +221,8 @@ def _homes(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         logins.append(str(folder.stat().st_uid))
     for login in dict.fromkeys(logins):
-        if login.isdecimal() and (home := _home_of(int(login))):
-            yield Path(home).resolve()
-
-
-@lru_cache(maxsize=64)
-def _home_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_dir
-    except KeyError:
-        return ""
-
-
-def is_marked(folder: Path) -> bool:
-    """Its files say that it is a project."""
-    return any((folder / mark).exists() for mark in MARKS)
-
-
-def _looks_like_home(folder: Path) -> bool:
-    """Whatever it is called: by two files that shells have there, or one and another of a login's.
-
-    A project may hold such of logins alone; without its files, two of any kind are a home, too, and one that is sure.
-    """
-    shells, logins, desktops = (
-        sum(os.path.lexists(folder / name) for name in names) for names in (_OF_SHELLS, _OF_LOGINS, _OF_DESKTOPS)
-    )
-    if shells > 1 or (shells and logins):
-        return True
-    is_sure = any(os.path.lexists(folder / name) for name in _OF_HOMES)
-    return (is_sure or shells + logins + desktops > 1) and not is_marked(folder)
-
-
-def _holds_homes(folder: Path) -> bool:
-    """Return whether homes lie right in it, as copies of them do; a project's own files say that it is one."""
-    with suppress(OSError):
-        return not is_marked(folder) and any(
-            _looks_like_home(path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
-        )
-    return False
-
-
-def _named_by(home: Path) -> list[str]:
-    """Return what its desktop calls the folders of `_MIXED` (`XDG_DESKTOP_DIR="$HOME/Schreibtisch"`)."""
-    with suppress(OSError):
-        text = (home / ".config" / "user-dirs.dirs").read_text(errors="replace")
-        return re.findall(r'^XDG_\w+_DIR="\$HOME/([^"/]+)/?"$', text, re.MULTILINE)
-    return []
-
-
-def _is_mounted(folder: Path) -> bool:
-    """Also by a bind mount, which is not seen from the folder itself."""
-    import psutil
-
-    with suppress(OSError):
-        return str(folder) in {mounted.mountpoint for mounted in psutil.disk_partitions(all=True)}
-    return os.path.ismount(folder)
+        with suppress(KeyError, ValueError):
+            yield Path(pwd.getpwuid(int(login)).pw_dir).resolve()
 
 
 def _is_everybodys(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The operator's code, as it travels to the hosts: the script's project without what is ignored."""
+"""The operator's code, as it travels to the hosts: what git lists of the script's project, or what --code names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ast
 import hashlib
 import os
 import re
+import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -15,18 +16,7 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from nodectl.common.counting import counted
-from nodectl.common.private import (
-    MARKS,
-    MOUNT,
-    NO_PROJECT,
-    is_denied,
-    is_home,
-    is_marked,
-    is_program,
-    is_secret,
-    secret_in,
-    why_no_project,
-)
+from nodectl.common.private import is_denied, is_program, is_secret, secret_in, why_not_whole
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -38,8 +28,6 @@ _IGNORED_SHOWN = 5
 _MANY_FILES = 200
 _PARTS_SHOWN = 10
 _BUNDLED = "workload:"
-# each speaks for itself: what one of them leaves out, the other does not bring back
-_IGNORE_FILES = (".gitignore", ".nodectlignore")
 # what travels only if the command line names it: history, environments, caches
 _CACHES = GitIgnoreSpec.from_lines(
     (
@@ -47,24 +35,29 @@ _CACHES = GitIgnoreSpec.from_lines(
         *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
     )
 )
+# files at the top of a virtual environment, and of one of conda
+_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta/history")
 _MOST_STAYED = 300
+_OF_GIT = "git's ignore rules"
 _OF_CACHES = "nodectl's own rule for environments and caches"
 _OF_SECRETS = "nodectl's own rule for secrets and hidden files"
 _OF_GIVEN = "nodectl's own rule for the file of --env-file"
 _OF_LINKS = "nodectl's own rule for links out of a project"
 _OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by a hard link"
+_HOW_TO_LEAVE_OUT = (
+    "name what is not code in .nodectlignore (as in .gitignore), or say --code DIR;"
+    " data belongs on the nodes or on a shared file system"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
     """Hold what is copied: files below `folder` with their places; the script runs in `workdir`, named from there.
 
-    `files` is the one list of what travels; no path in it has a link below `folder`.
-
-    `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
-    `ignored` are places that are told, `secrets` some of them; `stayed` are some of all that stay here, with the file
-    whose rule says so. `alone`: why nothing that lies beside it travels. `shown` is to be seen before it goes, and
-    `doubtful` to be asked about: nobody said that the folder is a project.
+    `files` is the one list of what travels; no path in it has a link below `folder`. `name` is the project's and
+    script's own, for what is kept from one launch to the next; `project` is the folder's. `stayed` are places that stay
+    here, with the rule that says so; `ignored` are those of interest, `secrets` some of them. `alone` is why the script
+    travels without its folder. `shown` is printed before the copy.
     """
 
     folder: Path
@@ -79,7 +72,6 @@ class Code:
     secrets: tuple[str, ...] = ()
     alone: str = ""
     shown: tuple[str, ...] = ()
-    doubtful: bool = False
 
     def without(self, given: Iterable[Path]) -> Code:
         """Return the code without these files: they hold secrets that nodectl itself was given."""
@@ -92,14 +84,14 @@ class Code:
         return replace(self, files=files, size_bytes=size_bytes, stayed=stayed, ignored=ignored, secrets=secrets)
 
     def left_out(self) -> list[str]:
-        """Return a line for each place that stays here and is told, with the rule that says so."""
+        """Return a line for each place of interest that stays here, with the rule that says so."""
         return [f"  stays here: {place} ({rule})" for place, rule in self.stayed if place in self.ignored]
 
     def describe(self) -> str:
         """`code: 12 files, 0.4 MiB of /home/me/project, without 2 secret or hidden places (.env, id_rsa) and data/`."""
         size = f"{counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
         if self.alone:
-            size = f"{size}, and nothing that lies beside: {self.folder} is {self.alone}, and no project"
+            size = f"{size}, and nothing beside: {self.alone}"
         others = [place for place in self.ignored if place not in self.secrets]
         left_out = [_few(others)] if others else []
         if self.secrets:
@@ -113,19 +105,24 @@ def _few(places: Sequence[str]) -> str:
 
 
 def left_behind(code: Code, args: Sequence[str]) -> list[str]:
-    """Words of the command line that name a file by a relative path, as it is from here, and that no host gets."""
+    """Return the words of the command line that name a file by a relative path that no host gets."""
     names = [word.partition("=")[2] or word for word in args]
     here = [(name, (Path.cwd() / name).resolve()) for name in names if name and not name.startswith(("-", "/", "~"))]
-    return [name for name, path in here if path.is_file() and not path.is_relative_to(code.folder)]
+    travelling = {path for path, _ in code.files} if code.alone else set()
+    return [
+        name
+        for name, path in here
+        if path.is_file() and not (path in travelling if code.alone else path.is_relative_to(code.folder))
+    ]
 
 
 def find_code(
     script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
 ) -> Code:
-    """Collect the code of `script`: all of `folder`, else of the project around it, else of its own folder.
+    """Collect the code of `script`: all of `folder`, else its git repository, else the script alone.
 
-    `workload:NAME` is a training program that nodectl ships. `include` are files and folders of it that travel although
-    they are ignored. UsageError where there is none, or too much of it, and for a secret that is named.
+    `workload:NAME` is a training program that nodectl ships. `include` are files and folders that travel although they
+    are ignored. UsageError if there is none, if there is too much of it, and for a secret that is named.
     """
     bundled = script.startswith(_BUNDLED)
     path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
@@ -140,17 +137,18 @@ def find_code(
         )
     if bundled:
         return replace(_code(path.parent, path, limit_mib, include), name=_slug(path.stem))
-    if folder is None:
-        _refuse_link_out(Path(script))
-    _refuse_keys(path)
-    root = _root(path, folder)
-    if folder is None and (why := _why_alone(root)):
-        return _alone(root, path, path, why, include)
-    return _code(root, path, limit_mib, include, is_named=folder is not None)
+    if folder is not None:
+        root = _named(folder)
+        if not path.is_relative_to(root):
+            raise UsageError(f"--code {folder}: the folder does not hold {path}", "name a folder above the script")
+        return _code(root, path, limit_mib, include)
+    _refuse_link_out(Path(script))
+    repository = _repository(path)
+    return _alone(path.parent, [path], include) if repository is None else _code(repository, path, limit_mib, include)
 
 
 def check_module(module: str) -> None:
-    """UsageError for what is no module's name."""
+    """Raise UsageError for what is no module's name."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
 
@@ -158,23 +156,19 @@ def check_module(module: str) -> None:
 def find_module(
     module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
 ) -> Code:
-    """Collect the code of a Python module that stands where the operator does, or below the `src` of its project."""
+    """Collect the code of a Python module in the current folder, or below the `src` of its project."""
     check_module(module)
     here = Path.cwd().resolve()
-    project = _named(folder) if folder is not None else _project_of(here)
+    project = _named(folder) if folder is not None else _repository(here) or here
     for place in dict.fromkeys((here, project, project / "src")):
         stem = place.joinpath(*module.split("."))
         for path in (stem.with_name(f"{stem.name}.py"), stem / "__main__.py"):
             if path.is_file():
-                _refuse_link_out(path)
-                root = _root(path, folder) if folder is not None or not path.is_relative_to(project) else project
-                if folder is None and (why := _why_alone(root)):
-                    package = place / module.partition(".")[0]
-                    code = _alone(
-                        root, path, package if package.is_dir() and not _why_alone(package) else path, why, include
+                code = find_code(str(path), folder, limit_mib=limit_mib, include=include)
+                if code.alone and "." in module:
+                    raise UsageError(
+                        f"-m {module}: only {path.name} would travel: {code.alone}", "name the project: --code DIR"
                     )
-                else:
-                    code = _code(root, path, limit_mib, include, is_named=folder is not None)
                 return replace(code, script=module, name=name_of(module, place))
     raise UsageError(
         f"there is no module {module} in {here}" + (f", {project} or its src" if project != here else " or its src"),
@@ -185,19 +179,18 @@ def find_module(
 def find_folder(
     argv: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB, include: Sequence[Path] = ()
 ) -> Code:
-    """Collect the code of a command: the project around the folder where the operator stands; its words name it."""
+    """Collect the code of a command: the git repository of the current folder; its words name the job."""
     here = Path.cwd().resolve()
-    root = _named(folder) if folder is not None else _project_of(here)
-    if folder is None and (why := _why_alone(root)):
-        raise UsageError(
-            f"{root} is {why}, and would be copied whole", "go to the project, or say --code DIR or --chdir DIR"
-        )
+    root = _named(folder) if folder is not None else _repository(here)
 
     def is_own(word: str) -> bool:
         # a program that is given as text (-c) is too long for a name
-        return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
+        return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root or here)  # noqa: PTH113
 
-    code = _code(root, None, limit_mib, include, is_named=folder is not None)
+    if root is None:
+        code = _alone(here, [Path(word).resolve() for word in argv if is_own(word)], include)
+    else:
+        code = _code(root, None, limit_mib, include)
     return replace(code, script=argv[0], name=name_of(program_of(argv, is_own), here))
 
 
@@ -211,109 +204,77 @@ def program_of(argv: Sequence[str], is_own: Callable[[str], bool]) -> str:
     return Path(argv[0]).stem
 
 
-def _alone(root: Path, path: Path, package: Path, why: str, include: Sequence[Path]) -> Code:
-    """Collect a script, or a module's package, out of a folder that is no project: what else lies there stays."""
+def _alone(folder: Path, named: Sequence[Path], include: Sequence[Path]) -> Code:
+    """Collect the files that the command line names in a folder that is no project: what lies beside them stays."""
+    why = "no git repository holds it; --code DIR copies a folder"
     if include:
-        remedy = "put the script and what it needs into a folder of their own, or name that folder: --code DIR"
-        raise UsageError(f"--include {include[0]}: {root} is {why}, and no project", remedy)
-    files: list[tuple[Path, str]] = [(path.resolve(), path.relative_to(root).as_posix())]
-    stayed: dict[str, str] = {}
-    if package.is_dir():
-        files, stayed = _collect(package, [path], f"{package.name}/")
-    elif what := _never(path, place := _place_of(root, path)):
-        raise _refusal(place, what)
-    beside = dict.fromkeys(_imported_from(root, package, files), f"{root}, {why} {NO_PROJECT}")
+        raise UsageError(f"--include {include[0]}: {folder} is not copied", f"{why}: --code {folder}")
+    for path in named:
+        if what := _never(path, path.name if is_program(path) else path.as_posix()):
+            raise _refusal(path.name, what)
+    files = tuple((path, path.relative_to(folder).as_posix()) for path in named)
+    beside = sorted({place for path in named for place in _imported_from_beside(path)})
     return Code(
-        folder=root,
-        script=path.name,
+        folder=folder,
+        script=named[0].name if named else "",
         workdir="",
-        name=name_of(path.stem, path),
-        files=tuple(files),
-        size_bytes=_check_size(root, files, CODE_LIMIT_MIB),
-        ignored=tuple(sorted(place for place in stayed if _is_told(place))),
-        stayed=(*beside.items(), *_first(stayed)),
-        secrets=_secrets(stayed),
-        project=name_of(package.name, package),
+        name=name_of(named[0].stem, named[0]) if named else "",
+        files=files,
+        size_bytes=sum(path.stat().st_size for path in named),
+        stayed=tuple((place, why) for place in beside),
+        project=name_of(folder.name, named[0] if named else folder),
         alone=why,
-        shown=(
-            *(f"{place} is imported and stays here: put both into a folder of their own" for place in beside),
-            *_spoken(files),
-        ),
+        shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_spoken(files)),
     )
 
 
-def _imported_from(root: Path, package: Path, files: Sequence[tuple[Path, str]]) -> list[str]:
-    """Return what lies in `root` beside the package, and its files import."""
+def _imported_from_beside(path: Path) -> list[str]:
     names: set[str] = set()
-    for path, _ in files:
-        with suppress(OSError, SyntaxError, ValueError):
-            for node in ast.walk(ast.parse(path.read_bytes()) if path.suffix == ".py" else ast.Module([], [])):
-                if isinstance(node, ast.Import):
-                    names |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    names.add(node.module.partition(".")[0])
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(path.read_bytes()) if path.suffix == ".py" else ast.Module([], [])):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
     places = (place for name in sorted(names) for place in (f"{name}.py", f"{name}/__init__.py"))
-    return [place for place in places if (root / place).is_file() and package not in (root / place, root / place[:-12])]
+    return [place for place in places if (path.parent / place).is_file()]
 
 
-def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path], *, is_named: bool = True) -> Code:
+def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]) -> Code:
     for named in include:
         if named.is_file() and is_program(named) and (what := secret_in(named)):
             raise _refusal(str(named), f"it holds {what}")
-    files, stayed = _collect(root, [*([] if path is None else [path]), *include])
-    size_bytes = _check_size(root, files, limit_mib)
+    try:
+        files, stayed = _collect(root, [*([] if path is None else [path]), *include])
+    except OSError as error:
+        raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
     workdir = _workdir(root, path or root, [place for _, place in files])
-    is_project = is_named or is_marked(root)
-    shown = _shown(root, files, stayed, is_project=is_project)
+    secrets = tuple(sorted(place for place, rule in stayed.items() if rule.startswith(_OF_SECRETS)))
+    ordered = sorted(stayed.items(), key=lambda item: (item[0] not in secrets, not item[0].endswith("/"), item))
     return Code(
         folder=root,
         script="" if path is None else os.path.relpath(path, root / workdir),
         workdir=workdir,
         name="" if path is None else name_of(path.stem, path),
         files=tuple(files),
-        size_bytes=size_bytes,
-        ignored=tuple(sorted(place for place in stayed if _is_told(place))),
-        stayed=_first(stayed),
+        size_bytes=_check_size(root, files, limit_mib),
+        ignored=tuple(sorted(place for place in stayed if not _CACHES.match_file(place))),
+        stayed=tuple(ordered[:_MOST_STAYED]),
         project=name_of(root.name, root),
-        secrets=_secrets(stayed),
-        shown=(*shown, *_spoken(files)),
-        doubtful=bool(shown) and not is_project,
+        secrets=secrets,
+        shown=(*_parts(files), *_spoken(files)),
     )
 
 
-def _first(stayed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """So many of them, secrets first and then folders."""
-    secrets = _secrets(stayed)
-    ordered = sorted(stayed.items(), key=lambda item: (item[0] not in secrets, not item[0].endswith("/"), item))
-    return tuple(ordered[:_MOST_STAYED])
-
-
-def _secrets(stayed: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(sorted(place for place, rule in stayed.items() if rule.startswith(_OF_SECRETS)))
-
-
-def _shown(
-    root: Path, files: Sequence[tuple[Path, str]], stayed: Mapping[str, str], *, is_project: bool
-) -> tuple[str, ...]:
-    """Return what is to be seen before it goes: many files by the parts they lie in, and projects of others."""
-    lines = []
+def _parts(files: Sequence[tuple[Path, str]]) -> Iterator[str]:
     if len(files) > _MANY_FILES:
         parts = Counter(PurePosixPath(place).parts[0] for _, place in files).most_common()
         more = f" and {len(parts) - _PARTS_SHOWN} more" if len(parts) > _PARTS_SHOWN else ""
-        lines.append(f"they lie in {', '.join(f'{part} ({count})' for part, count in parts[:_PARTS_SHOWN])}{more}")
-    marked = (PurePosixPath(place) for place in (*stayed, *(place for _, place in files)))
-    marks = (".git",) if is_project else MARKS
-    others = {str(place.parent) for place in marked if place.name in marks and len(place.parts) > 1}
-    owner_uids = {os.getuid(), root.stat().st_uid}
-    tops = {PurePosixPath(place).parts[0] for _, place in files if "/" in place}
-    others |= {top for top in tops if (root / top).stat().st_uid not in owner_uids}
-    if others:
-        lines.append(f"other projects, or folders of other people, lie in it: {_few(sorted(others))}")
-    return tuple(lines)
+        yield f"they lie in {', '.join(f'{part} ({count})' for part, count in parts[:_PARTS_SHOWN])}{more}"
 
 
 def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:
-    """Programs that hold a secret: they travel, for the job is made of them."""
+    """Return a line for each program that holds a secret: it travels, since the job is made of it."""
     return [
         f"{place} holds {what}, and travels with it: give it by --env or --env-file instead"
         for path, place in files
@@ -327,50 +288,42 @@ def name_of(stem: str, path: str | Path) -> str:
 
 
 def _named(folder: Path) -> Path:
-    """Return what --code names; UsageError for what nobody means to copy whole."""
+    """Return what --code names; UsageError for a folder that nobody means to copy whole."""
     root = folder.resolve()
-    if (why := why_no_project(root)) and why != MOUNT:
+    if why := why_not_whole(root):
         raise UsageError(
             f"--code {folder}: {root} is {why}, and would be copied whole", "name the project's own folder"
         )
     return root
 
 
-def _root(script: Path, folder: Path | None) -> Path:
-    if folder is not None:
-        root = _named(folder)
-        if not script.is_relative_to(root):
-            raise UsageError(f"--code {folder}: the folder does not hold {script}", "name a folder above the script")
-        return root
-    project = _project_of(script.parent)
-    return project if _is_of(project, script) else script.parent
+def _repository(path: Path) -> Path | None:
+    """Return the git repository in which a script or folder lies, unless git ignores it or it is somebody's home."""
+    root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), None)
+    if root is None or why_not_whole(root):
+        return None
+    place = path.relative_to(root).as_posix()
+    listed = _git(root, "-co", "--exclude-standard", "--", place)
+    return None if listed is None or (path.is_file() and place not in listed) else root
 
 
-def _why_alone(root: Path) -> str:
-    """Return why it is no project; the root of a mount is one where its files say so, as a container is given it."""
-    why = why_no_project(root)
-    return "" if why == MOUNT and is_marked(root) else why
+def _git(root: Path, *options: str) -> list[str] | None:
+    """Return the places that `git ls-files` prints for a repository; None without git, or if it is none.
 
-
-def _project_of(here: Path) -> Path:
-    """Return the nearest folder from here on up that a project's files mark; else this one."""
-    for folder in (here, *here.parents):
-        if (why := why_no_project(folder)) and why != MOUNT:
-            break
-        if is_marked(folder):
-            return folder
-    return here
-
-
-def _is_of(root: Path, script: Path) -> bool:
-    """Tell whether the script belongs to the project: no folder on its path is ignored, as a scratch folder is."""
-    selection = _Selection(root, ())
-    ways = [root / place for place in (script.relative_to(root), *script.relative_to(root).parents)]
-    return not any(selection.rule_by_name(way) for way in ways if way != root)
+    The repository's own configuration names neither a program nor another work tree.
+    """
+    safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--literal-pathspecs"]
+    argv = ["git", *safe, f"--git-dir={root / '.git'}", f"--work-tree={root}", "ls-files", "-z", *options]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(argv, cwd=root, env=env, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
-    """Return the folder where the operator stands, if it is copied; else the script's folder, or the root ("")."""
+    """Return the current folder if it is copied, else the script's folder, or the root ("")."""
     here = Path.cwd().resolve()
     if here == root:
         return ""
@@ -398,181 +351,152 @@ def _bundled(name: str) -> Path:
     return folder / f"{name}.py"
 
 
-def _is_told(place: str) -> bool:
-    """Tell whether an operator wants to hear of a place that stays: nobody does of caches."""
-    return not _CACHES.match_file(place)
-
-
 def _refuse_link_out(typed: Path) -> None:
-    """Raise UsageError if a link on the way to the script leads out of the project in which the link lies."""
-    at, parts = Path("/"), typed.absolute().parts[1:]
-    for number, part in enumerate(parts, start=1):
+    """Raise UsageError if a link on the way to the script leads out of the repository in which the link lies."""
+    at = Path("/")
+    for part in typed.absolute().parts[1:]:
         path = at.parent if part == ".." else at / part
         at = Path(os.path.realpath(path))
-        if not path.is_symlink() or at.is_relative_to(project := _project_of(path.parent)):
-            continue
-        # the way to a project may have links of its own
-        if not _why_alone(project) and (number == len(parts) or is_marked(project)):
+        if path.is_symlink() and (project := _repository(path.parent)) and not at.is_relative_to(project):
             raise UsageError(f"{typed}: {path} is a link out of {project}", f"name the file itself: {typed.resolve()}")
 
 
-_HOW_TO_LEAVE_OUT = (
-    "name what is not code in .nodectlignore (as in .gitignore), or say --code DIR;"
-    " data belongs on the nodes or on a shared file system"
-)
+def _collect(root: Path, named: Iterable[Path]) -> tuple[list[tuple[Path, str]], dict[str, str]]:
+    """Return all files below `root` that travel, and the places that stay here with the rule that says so.
 
-
-def _refuse_keys(script: Path) -> None:
-    """Raise UsageError for what is no program in a folder of keys or settings, such as `.ssh/config`."""
-    if not is_program(script) and is_denied(f"{script.parent.as_posix()}/"):
-        raise UsageError(f"{script} lies in a place of keys or settings: it never travels", "name a program")
-
-
-def _collect(root: Path, named: Iterable[Path], top: str = "") -> tuple[list[tuple[Path, str]], dict[str, str]]:
-    """All files below `root` that travel; and the places that stay here, with whose rule says so.
-
-    Places begin with `top`. `named` are paths of the command line, which no ignore file leaves out.
+    A file is judged by its place and by where it really lies. Rules only leave out; `named` are paths of the command
+    line, which no ignore file leaves out.
     """
-    selection = _Selection(root, _places_of(root, named))
-    try:
-        selection.walk(root, top, (root,))
-    except OSError as error:
-        raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
-    return selection.files, selection.stayed
-
-
-def _places_of(root: Path, named: Iterable[Path]) -> Iterator[str]:
-    """Yield where these lie below `root`, and where the links lie by which they are named."""
+    taken: dict[str, Path] = {}
     for path in named:
-        yield _place_of(root, path)
-        absolute = Path(os.path.abspath(path))  # noqa: PTH100 - no link is followed
-        link = absolute.parent.resolve() / absolute.name
-        if root in link.parents:
-            yield link.relative_to(root).as_posix()
+        taken |= _named_files(root, path)
+    candidates, stayed = _candidates(root)
+    environments = tuple(place[: -len(mark)] for place in candidates for mark in _ENVIRONMENTS if place.endswith(mark))
+    for place in _with_linked_folders(root, candidates):
+        if place in taken:
+            continue
+        if rule := _rule(root, place, environments):
+            stayed[place] = rule
+        elif (root / place).exists():
+            taken[place] = Path(os.path.realpath(root / place))
+        if len(taken) > _LIMIT_FILES:
+            raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
+    travels = {str(folder) for place in taken for folder in PurePosixPath(place).parents}
+    gone = {place: rule for place, rule in stayed.items() if place not in taken and place.rstrip("/") not in travels}
+    folded = {_folded(place, travels): rule for place, rule in gone.items()}
+    return [(taken[place], place) for place in sorted(taken)], folded
 
 
-def _place_of(root: Path, path: Path) -> str:
+def _candidates(root: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the places of all files below `root` but those that ignore files exclude, and these with their rule."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+    below = [] if top in (None, root) else ["--", root.relative_to(top).as_posix()]
+    places = None if top is None else _git(top, "-co", "--exclude-standard", *below)
+    stayed: dict[str, str] = {}
+    ignore_files: tuple[str, ...] = (".nodectlignore",)
+    if top is not None and places:
+        start = 0 if top == root else len(root.relative_to(top).as_posix()) + 1
+        ignored = _git(top, "-oi", "--exclude-standard", "--directory", *below) or []
+        stayed = {place[start:]: _OF_GIT for place in ignored if place[start:]}
+        places = [inner for place in places for inner in _of_submodule(top, place)]
+        places = sorted({place[start:] for place in places if not place.endswith("/")})
+    else:
+        places = list(_below(root))
+        ignore_files = (".gitignore", *ignore_files)
+    for name in ignore_files:
+        spec = _spec(root / name)
+        stayed |= {place: name for place in places if spec.match_file(place)}
+    return [place for place in places if place not in stayed], stayed
+
+
+def _of_submodule(top: Path, place: str) -> list[str]:
+    folder = top / place
+    if place.endswith("/") or folder.is_symlink() or not folder.is_dir():
+        return [place]
+    inside = _git(folder, "-co", "--exclude-standard") if (folder / ".git").exists() else None
+    return [f"{place}/{name}" for inner in inside or () for name in _of_submodule(folder, inner)]
+
+
+def _below(folder: Path) -> Iterator[str]:
+    for at, folders, files in os.walk(folder):
+        place = os.path.relpath(at, folder)
+        prefix = "" if place == "." else f"{place}/"
+        linked = [name for name in folders if os.path.islink(os.path.join(at, name))]  # noqa: PTH114, PTH118
+        folders[:] = [name for name in folders if name not in linked and not _CACHES.match_file(f"{name}/")]
+        yield from (prefix + name for name in sorted([*files, *linked]))
+
+
+def _with_linked_folders(root: Path, places: Sequence[str]) -> Iterator[str]:
+    """Yield the places, and for a link to a folder of the project the files in that folder."""
+    for place in places:
+        path = root / place
+        real = Path(os.path.realpath(path)) if path.is_symlink() and path.is_dir() else root
+        if real != root and real.is_relative_to(root) and not path.is_relative_to(real):
+            inside = f"{real.relative_to(root).as_posix()}/"
+            yield from [f"{place}/{one[len(inside) :]}" for one in places if one.startswith(inside)] or [place]
+        else:
+            yield place
+
+
+def _spec(file: Path) -> GitIgnoreSpec:
+    try:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        return GitIgnoreSpec.from_lines(line for line in text.splitlines())
+    except ValueError as error:  # also of text that is none
+        raise UsageError(f"{file}: {error}", "correct the file") from error
+
+
+def _folded(place: str, travels: set[str]) -> str:
+    """Return the topmost folder of a place in which nothing travels, or the place itself."""
+    folders = [str(folder) for folder in reversed(PurePosixPath(place).parents)]
+    return next((f"{folder}/" for folder in folders if folder not in travels and folder != "."), place)
+
+
+def _named_files(root: Path, path: Path) -> dict[str, Path]:
+    """Return the files that a path of the command line names; UsageError for a secret, and for what lies elsewhere."""
     real = path.resolve()
     if root not in real.parents:
         raise UsageError(f"{path} leads to {real}, which does not lie in {root}", "name what lies in the project")
-    return real.relative_to(root).as_posix()
+    own = real.relative_to(root).as_posix()
+    inner = [f"/{place}" for place in _below(real)] if real.is_dir() else [""]
+    files: dict[str, Path] = {}
+    for place in inner:
+        at = Path(os.path.realpath(f"{real}{place}"))
+        if what := _never(at, f"{own}{place}"):
+            raise _refusal(f"{own}{place}", what)
+        if at.is_relative_to(real) and not is_secret(place.lstrip("/")) and not _no_file(root, at):
+            files[f"{own}{place}"] = at
+        elif not place:
+            raise _refusal(own, _OF_OTHERS)
+    return files
 
 
-class _Selection:
-    """The files below a folder that travel, and the places that stay here with the rule that says so.
-
-    A file is judged where it really lies, by whatever link it is found. Rules only leave out: `named`, places of the
-    command line, are looked for in what is left out, too.
-    """
-
-    def __init__(self, root: Path, named: Iterable[str]) -> None:
-        self.files: list[tuple[Path, str]] = []
-        self.stayed: dict[str, str] = {}
-        self._root = root
-        self._named = frozenset(named)
-        self._specs: dict[Path, GitIgnoreSpec | None] = {}
-
-    def walk(self, folder: Path, shown: str, above: tuple[Path, ...], outer: str = "") -> None:
-        """Take what lies in `folder`, which travels as `shown`; of a folder that a rule `outer` leaves out, the named.
-
-        `above` are the folders that it is found in, the root first: no link is followed to one of them.
-        """
-        for path in sorted(folder.iterdir()):
-            real = Path(os.path.realpath(path)) if path.is_symlink() else path
-            is_folder = real.is_dir()
-            place = f"{shown}{path.name}{'/' * is_folder}"
-            if not real.is_relative_to(self._root):
-                self.stayed[place] = _OF_LINKS
-                continue
-            rule = self._rule_by_link(path, real, outer) if path.is_symlink() else self._rule(path, outer)
-            if is_folder and (not rule or self._holds_named(real)):
-                if not any(entry.is_relative_to(real) for entry in above):
-                    self.walk(real, place, (*above, real), rule)
-            elif rule:
-                if self._place(path) in self._named:
-                    raise _refusal(place, rule)
-                self.stayed[place] = rule
-            elif real.exists():
-                self.files.append((real, place))
-                if len(self.files) > _LIMIT_FILES:
-                    raise UsageError(f"{self._root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
-
-    def _rule_by_link(self, link: Path, real: Path, outer: str) -> str:
-        """Return the rule against what a link leads to: its own, and those of all folders in which the target lies."""
-        if not real.exists():
-            return ""
-        rule, ways = "", [way for way in (real, *real.parents) if self._root in way.parents]
-        for way in reversed(ways):
-            rule = self._rule(way, rule)
-        return self._rule(link, outer) or rule
-
-    def _rule(self, path: Path, outer: str = "") -> str:
-        """Return the rule against copying a file or folder; "" if it may be copied. UsageError for a named secret."""
-        place = self._place(path)
-        if self._named_part(place) is not None and (what := _never(path, place)):
-            raise _refusal(place, what)
-        if rule := self.rule_by_name(path, outer):
-            return rule
-        if what := _never(path, place):
-            return f"{_OF_SECRETS} ({what})"
-        if path.is_dir():
-            return _OF_CACHES if place not in self._named and _is_environment(path) else ""
-        status = path.stat()
-        is_others = status.st_nlink > 1 and status.st_uid != self._root.stat().st_uid
-        return _OF_OTHERS if is_others or not path.is_file() else ""
-
-    def rule_by_name(self, path: Path, outer: str = "") -> str:
-        """Return the rule that leaves a place out by its name, or `outer`, that of its folder; "" for none."""
-        own, end = self._place(path), "/" * path.is_dir()
-        named = self._named_part(own)
-        if named == own:
-            return ""
-        if named is not None:
-            own = own[len(named) + 1 :]
-        elif rule := outer or self._ignored_by(path, end):
-            return rule
-        if _CACHES.match_file(own + end):
+def _rule(root: Path, place: str, environments: tuple[str, ...]) -> str:
+    """Return the rule against copying a file; "" if it may be copied."""
+    real = Path(os.path.realpath(root / place))
+    if not real.is_relative_to(root):
+        return _OF_LINKS
+    for name in dict.fromkeys((place, real.relative_to(root).as_posix())):
+        if _CACHES.match_file(name) or name.startswith(environments):
             return _OF_CACHES
-        return _OF_SECRETS if is_secret(own + end) else ""
-
-    def _place(self, path: Path) -> str:
-        return path.relative_to(self._root).as_posix()
-
-    def _named_part(self, place: str) -> str | None:
-        """Return the place of the command line that is this one, or a folder above it."""
-        return max((named for named in self._named if f"{place}/".startswith(f"{named}/")), key=len, default=None)
-
-    def _holds_named(self, folder: Path) -> bool:
-        return any(folder in (self._root / place).parents for place in self._named)
-
-    def _ignored_by(self, path: Path, end: str) -> str:
-        """Return the ignore file that leaves the path out: of each kind the nearest that speaks of it decides."""
-        for name in _IGNORE_FILES:
-            for folder in path.parents[: len(path.parents) - len(self._root.parents)]:
-                spec = self._spec_of(folder / name)
-                verdict = spec and spec.check_file(f"{path.relative_to(folder).as_posix()}{end}").include
-                if verdict:
-                    return self._place(folder / name)
-                if verdict is not None:
-                    break
+        if is_secret(name) or is_denied(name):
+            return _OF_SECRETS
+    if not real.exists():
         return ""
+    if _no_file(root, real):
+        return _OF_OTHERS
+    return f"{_OF_SECRETS} ({what})" if (what := _never(real, place)) else ""
 
-    def _spec_of(self, file: Path) -> GitIgnoreSpec | None:
-        if file not in self._specs:
-            try:
-                text = file.read_text(encoding="utf-8") if file.is_file() else ""
-                self._specs[file] = GitIgnoreSpec.from_lines(text.splitlines()) if text else None
-            except ValueError as error:  # also of text that is none
-                raise UsageError(f"{file}: {error}", "correct the file") from error
-        return self._specs[file]
+
+def _no_file(root: Path, path: Path) -> bool:
+    status = path.stat()
+    return not path.is_file() or (status.st_nlink > 1 and status.st_uid != root.stat().st_uid)
 
 
 def _never(path: Path, place: str) -> str:
-    """Return why a file or folder never travels, whatever names it (`it holds a private key`); "" if it may."""
-    if is_denied(f"{place}{'/' * path.is_dir()}"):
+    """Return why a file never travels, whatever names it (`it holds a private key`); "" if it may."""
+    if is_denied(place):
         return "its name is one of keys, passwords or histories"
-    if path.is_dir():
-        return "it is a home folder" if is_home(path) else ""
     if not path.is_file() or is_program(path):
         return ""
     try:
@@ -585,11 +509,6 @@ def _never(path: Path, place: str) -> str:
 def _refusal(place: str, what: str) -> UsageError:
     remedy = "leave it out; variables travel by --env-file, other secrets are put on the hosts without a job"
     return UsageError(f"{place} never travels with a job: {what}", remedy)
-
-
-def _is_environment(folder: Path) -> bool:
-    """Tell whether a folder is a virtual environment, or one of conda, of whichever name."""
-    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
 
 
 def _check_size(root: Path, files: list[tuple[Path, str]], limit_mib: int) -> int:

@@ -1,5 +1,6 @@
 """What of the operator's code travels: his project, without what is ignored, run from where he stands."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nodectl.jobs.code import Code, find_code, left_behind
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a script in a folder of its own."""
     folder = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
     for place in ("scripts/train.py", "mine/__init__.py", "pyproject.toml"):
         write(folder / place)
     monkeypatch.chdir(tmp_path)
@@ -21,6 +23,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(path: Path, text: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+def git(folder: Path, *words: str) -> None:
+    folder.mkdir(exist_ok=True)
+    own = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "advice.addEmbeddedRepo=false"]
+    subprocess.run(["git", "-C", str(folder), *own, *words], check=True, capture_output=True)
 
 
 def places(code: Code) -> list[str]:
@@ -62,7 +70,7 @@ def test_files_of_the_command_line_beside_the_scripts_folder_are_named(
         f"{tmp_path}/configs/a.json",
     ]
     code = find_code("scripts/run.py")
-    assert left_behind(code, args) == ["configs/a.json", "configs/a.json"]
+    assert left_behind(code, args) == ["configs/a.json", "configs/a.json", "scripts/own.json"]
     assert left_behind(find_code("scripts/run.py", tmp_path), args) == []
 
 
@@ -84,13 +92,33 @@ def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
     assert set(places(code)) == taken | always
     assert code.ignored == ("data/", "mine/local.py", "out/", "x.bin")
     assert "without data/, mine/local.py, out/, x.bin" in code.describe()
-    rules = {"data/": ".gitignore", "out/": ".gitignore", "mine/local.py": "mine/.gitignore", "x.bin": ".gitignore"}
-    own = {place: rule for place, rule in code.stayed if place not in rules}
-    assert {place: rule for place, rule in code.stayed if place in rules} == rules
-    assert set(own.values()) <= {"nodectl's own rule for environments and caches"}
+    assert dict(code.stayed) == dict.fromkeys(code.ignored, "git's ignore rules")
     write(project / ".nodectlignore", "!data/\n!*\nkeep.bin\n")
     always |= {".nodectlignore"}
     assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"}
+
+
+def test_submodules_travel_and_other_repositories_stay(project: Path) -> None:
+    for name in ("lib", "other"):
+        git(project / name, "init", "-q")
+        write(project / name / "code.py")
+        git(project / name, "add", "code.py")
+        git(project / name, "commit", "-q", "-m", "first")
+    git(project, "add", "lib")
+    write(project / "lib" / "new.py")
+    code = find_code(str(project / "scripts" / "train.py"))
+    assert places(code) == ["lib/code.py", "lib/new.py", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
+
+
+def test_a_folder_outside_git_travels_by_its_own_ignore_files(tmp_path: Path) -> None:
+    for place in ("train.py", "data/a", "venv/bin/python", "pkg/__pycache__/x.pyc", "pkg/x.py", "big.bin"):
+        write(tmp_path / place)
+    write(tmp_path / ".gitignore", "data/\n")
+    write(tmp_path / ".nodectlignore", "*.bin\n")
+    code = find_code(str(tmp_path / "train.py"), tmp_path)
+    assert places(code) == [".gitignore", ".nodectlignore", "pkg/x.py", "train.py"]
+    assert code.stayed == (("data/", ".gitignore"), ("big.bin", ".nodectlignore"))
+    assert places(find_code(str(tmp_path / "train.py"))) == ["train.py"]
 
 
 def test_what_is_left_out_travels_if_the_command_line_names_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +137,10 @@ def test_what_is_left_out_travels_if_the_command_line_names_it(project: Path, mo
     monkeypatch.chdir(project / "scripts")
     always = {".gitignore", "mine/__init__.py", "pyproject.toml", "scripts/train.py"}
     for names, taken, left_out in (
-        ([], set(), ".hydra/, data/, env/, link/, x.bin"),
-        (["../data"], {"data/a", "data/deep/c.bin", "data/deep/d", "link/a", "link/deep/c.bin", "link/deep/d"},
-         ".hydra/, data/.b, env/, link/.b, x.bin"),
-        (["../data/deep/d", str(project / "x.bin")], {"data/deep/d", "link/deep/d", "x.bin"},
-         ".hydra/, data/.b, data/a, data/deep/c.bin, env/, link/.b, link/a, link/deep/c.bin"),
-        (["../.hydra", "../env"], {".hydra/config.yaml", "env/pyvenv.cfg"}, "data/, link/, x.bin"),
+        ([], set(), ".hydra/, data/, env/, link, x.bin"),
+        (["../data"], {"data/a", "data/deep/c.bin", "data/deep/d"}, ".hydra/, env/, link, x.bin"),
+        (["../data/deep/d", str(project / "x.bin")], {"data/deep/d", "x.bin"}, ".hydra/, env/, link"),
+        (["../.hydra", "../env"], {".hydra/config.yaml", "env/pyvenv.cfg"}, "data/, link, x.bin"),
     ):  # fmt: skip
         code = find_code("train.py", include=[Path(name) for name in names])
         assert set(places(code)) == always | taken
@@ -140,7 +166,7 @@ def test_a_scratch_folder_is_none_of_the_project(project: Path) -> None:
     write(project / ".gitignore", "scratch/\n")
     write(project / "scratch" / "try" / "train.py")
     code = find_code(str(project / "scratch" / "try" / "train.py"))
-    assert (code.folder, places(code)) == (project / "scratch" / "try", ["train.py"])
+    assert (code.folder, places(code), code.alone != "") == (project / "scratch" / "try", ["train.py"], True)
     whole = find_code(str(project / "scratch" / "try" / "train.py"), project)
     assert {"mine/__init__.py", "scratch/try/train.py"} <= set(places(whole)) and whole.ignored == ()
 

@@ -137,7 +137,7 @@ def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) 
     for left_out in (".git", "__pycache__", ".venv"):
         (tmp_path / left_out).mkdir()
         (tmp_path / left_out / "junk").write_text("x")
-    code = find_code(str(tmp_path / "train.py"))
+    code = find_code(str(tmp_path / "train.py"), tmp_path)
     archives, [parcel] = pack(plan(), code, {"gpu01": (), "gpu02": ()})
     assert parcel.hosts == ("gpu01", "gpu02") and archives["gpu01"] is archives["gpu02"]
     with tarfile.open(fileobj=io.BytesIO(archives["gpu01"])) as archive:
@@ -153,7 +153,7 @@ def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) 
 def test_hosts_get_what_they_lack_and_one_secret(tmp_path: Path) -> None:
     for name, text in {"train.py": "1", "same.py": "1", "lib.py": "2"}.items():
         (tmp_path / name).write_text(text)
-    code = find_code(str(tmp_path / "train.py"))
+    code = find_code(str(tmp_path / "train.py"), tmp_path)
     one, two = (hashlib.sha256(text).hexdigest() for text in (b"1", b"2"))
     archives, sent = pack(
         plan(), code, {"a": (), "b": (one[:16], "0" * 16), "c": (one[:16], two[:16]), "d": (one[:16],)}

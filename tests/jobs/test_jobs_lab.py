@@ -164,11 +164,11 @@ def test_a_project_travels_and_finds_its_checkpoints(
     for place, text in {
         "scripts/train.py": PROJECT_SCRIPT,
         "src/mine.py": "ANSWER = 42",
-        "setup.py": "",
         ".env": "KEY=1",
     }.items():
         (tmp_path / "project" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / place).write_text(text)
+    subprocess.run(["git", "init", "-q", str(tmp_path / "project")], check=True)
     monkeypatch.chdir(tmp_path / "project")
     argv = [
         "launch",
@@ -187,7 +187,7 @@ def test_a_project_travels_and_finds_its_checkpoints(
     assert "without 1 secret or hidden place (.env)" in done.stderr
     job = shell.job("last")
     assert shell.lab.ssh(shell.lab.hosts[0], f"ls -A ~/.local/state/nodectl/jobs/{job['id']}/code").split() == [
-        *("scripts", "setup.py", "src"),
+        *("scripts", "src"),
     ]
     again = shell.run(*argv)
     found = [f"checkpoint-{step}/{name}" for step in (1, 2) for name in ("model.safetensors", "shards/.metadata")]

@@ -1,5 +1,6 @@
 """What a launch starts: a script, a module or an engine's words, from copied code or a folder of the hosts."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).touch()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -75,6 +75,7 @@ def idle(lab: LabUnderTest, nodectl: Any, tmp_path: Path, monkeypatch: pytest.Mo
     for place, text in {"pyproject.toml": "", "src/own/__init__.py": "", "src/own/train.py": GATHER}.items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(text)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.chdir(tmp_path)
     return Shell(lab, nodectl)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.launch.options import Launch, LaunchCommand
 from nodectl.cli.options import takes
-from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note
+from nodectl.cli.terminal import TO_LEAVE, note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
@@ -75,8 +74,8 @@ class _Work:
 def launch(app: App, asked: Launch) -> None:
     """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
 
-    SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
-    without secrets and what .gitignore and .nodectlignore exclude; a script right in your home travels alone.
+    SCRIPT's git repository is copied to the hosts, without secrets and what .gitignore and .nodectlignore exclude.
+    Outside a repository the script travels alone; --code DIR copies a folder.
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     asked.refuse_contradictions()
@@ -195,19 +194,16 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surrounding
 
 
 def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
-    """Show what is copied before it goes, and ask at a terminal where nobody said that it is a project."""
+    """Show what is copied before it goes."""
     code: Code | None = way.code
     if code is None:
         note(f"code: nothing is copied, it runs in {way.start.chdir} of each host")
         return
     note(code.describe())
     for name in left_behind(code, args):
-        note(f"{name} stays here: it is not below {code.folder}; --code DIR names a folder that holds both")
+        note(f"{name} stays here; --code DIR names a folder that holds it and the script")
     for line in (*code.shown, *(code.left_out() if dry_run else ())):
         note(line)
-    asks = code.doubtful and not dry_run and sys.stdin is not None and sys.stdin.isatty()
-    if asks and not click.confirm(f"copy all of {code.folder} to the hosts?", err=True):
-        raise DeclinedError("nothing was copied", "say --code DIR, or name in .nodectlignore what is to stay here")
 
 
 def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:

@@ -48,7 +48,7 @@ class Code:
 
     code_folder: Path | None = option(
         "--code",
-        "Folder that is copied.  Default: SCRIPT's project, else its folder.",
+        "Folder that is copied.  Default: SCRIPT's git repository, else SCRIPT alone.",
         type=EXISTING_FOLDER,
         metavar="DIR",
     )
