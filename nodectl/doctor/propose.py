@@ -193,7 +193,6 @@ _CONNECTION = (
     "ansible_become_exe",
     # not how it is reached, but what only the operator knows of it and of the way there
     "nodectl_link_rate",
-    "nodectl_psu_watt",
 )
 _PASSWORDS = (
     "ansible_password",

@@ -1,7 +1,6 @@
 """The board: firmware, serial number, the management controller's log, PCI Express."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +16,6 @@ from nodectl.facts.base import (
     output_of_root,
     parse,
     script,
-    tally,
     text_fact,
 )
 from nodectl.facts.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
@@ -143,61 +141,6 @@ def _event(line: str) -> BmcEvent:
 BMC_LOG_FACT = Fact(
     "bmc_log", (_BMC_LOG_COMMAND,), _read_bmc_log, lambda log: f"{len(log.events)} events", row=135, quiet=True
 )
-
-
-_SUPPLIES_COMMAND = Command("power-supplies", ("dmidecode", "-t", "39"), hardware=True, root=True)
-_SUPPLY = re.compile(
-    r"^\s+(Name|Max Power Capacity|Status|Plugged|Hot Replaceable|Power Unit Group): *(.*)$", re.MULTILINE
-)
-_WATT = re.compile(r"(\d+)(?:\.\d+)? W")
-# what makers leave there who set none: 0.075 W, 75 W, 32767 W, 65535 W
-_SUPPLY_W = range(100, 10_001)
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSupply:
-    """A supply as the firmware lists it; `watt` is None where no rating that can be believed is told."""
-
-    name: str
-    watt: int | None
-    status: str
-    redundant: bool
-
-    @property
-    def counts(self) -> bool:
-        """Return whether it is there and well, as far as the firmware tells."""
-        return not re.search(r"not present|, critical|unplugged", self.status, re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSupplies:
-    """The power supplies that the firmware lists (SMBIOS type 39); none on most desktops and virtual machines."""
-
-    supplies: tuple[PowerSupply, ...]
-
-
-def _read_supplies(recording: Recording) -> PowerSupplies:
-    text = output_of_root(recording, _SUPPLIES_COMMAND)
-    if "SMBIOS" not in text:
-        raise ParseError(f"power-supplies: {text[:160]!r} is no output of dmidecode")
-    return PowerSupplies(tuple(map(_supply, text.split("System Power Supply\n")[1:])))
-
-
-def _supply(text: str) -> PowerSupply:
-    said = dict(_SUPPLY.findall(text.partition("\n\n")[0]))
-    match = _WATT.fullmatch(said.get("Max Power Capacity", ""))
-    watt = int(match[1]) if match and int(match[1]) in _SUPPLY_W else None
-    status = said.get("Status", "") + (", unplugged" if said.get("Plugged") == "No" else "")
-    # where nothing is told of it: several supplies stand in for each other in nearly every server
-    redundant = said.get("Hot Replaceable", "Yes") == "Yes" or said.get("Power Unit Group", "0") not in ("0", "None")
-    return PowerSupply(said.get("Name", "?"), watt, status, redundant)
-
-
-def _supplies_words(found: PowerSupplies) -> str:
-    return tally(Counter(f"{supply.watt or '?'} W" for supply in found.supplies)) or "none listed"
-
-
-POWER_SUPPLIES_FACT = Fact("power_supplies", (_SUPPLIES_COMMAND,), _read_supplies, _supplies_words, row=136, quiet=True)
 
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'

@@ -95,7 +95,7 @@ STOPS = "booted 1000000\njournal kept\nend 999900.5\nwtmp reboot\nwtmp reboot\nj
 @pytest.mark.parametrize(
     ("said", "words", "remedy"),
     [
-        (STOPS, ("without a shutdown", "the journal simply stops", "power supply"), "psu_power"),
+        (STOPS, ("without a shutdown", "the journal simply stops", "power supply"), "power limits"),
         (STOPS + "dump 999990 /var/crash/1\n", ("panic", "/var/crash/1"), "crash record"),
         ("booted 1000000\njournal kept\nend 999900.5\nwtmp reboot\nwtmp shutdown\n", ("in good order",), "health"),
         ("booted 1000000\njournal volatile\n", (), "health"),

@@ -20,7 +20,7 @@ _DAY_S, _HOUR_S = 86400.0, 3600.0
 _CLOCK_S, _ZONES_S = 600.0, 15 * _HOUR_S
 _PERSISTENT = "keep the journal over boots: `Storage=persistent` in journald.conf, then `journalctl --flush`"
 _SUPPLY = (
-    "a power supply that gave up, its cables or the mains: see the check psu_power; "
+    "a power supply that gave up, its cables or the mains: compare its watts with the GPUs' power limits; "
     "a reset button or a hypervisor leaves no other trace"
 )
 _REMEDIES = {
