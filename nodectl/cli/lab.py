@@ -24,7 +24,6 @@ from nodectl.lab.composed import fleet_of
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe, wardrobe_for
 from nodectl.lab.faults import FAULTS, break_host, heal_hosts, kinds_document, kinds_table
-from nodectl.lab.reshape import described, set_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 from nodectl.lab.up import up
 from nodectl.profiles.gpus import is_composed
@@ -104,17 +103,6 @@ def down_(name: str, yes: bool) -> None:
     with locked():
         existed = down(folder)
     note(f"lab '{name}' is down" if existed else f"no lab '{name}' was up")
-
-
-@lab.command()
-@click.argument("rate")
-@_name_and_yes
-def rate(rate: str, name: str, yes: bool) -> None:
-    """Give every link of a lab that is up another RATE (1gbit, 100mbit, none), each way."""
-    rate_bits = 0 if rate == "none" else spec.parse_rate(rate)
-    folder = _as_root(name, yes)
-    set_rate(folder, rate_bits)
-    note(f"lab '{name}': every link is {described(rate_bits)} now")
 
 
 @lab.command()

@@ -38,14 +38,6 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def format_size_rounded(size_bytes: int) -> str:
-    """Return `1.46 KiB`: three digits in the largest unit that it reaches."""
-    for unit_bytes, unit in _SHOWN:
-        if size_bytes >= unit_bytes:
-            return f"{size_bytes / unit_bytes:.3g} {unit}"
-    return f"{size_bytes} B"
-
-
 def digits(value: float) -> str:
     """Three digits that count, and all of a whole part: `0.0123`, `4.20`, `391`, `20,836`."""
     size = abs(value)

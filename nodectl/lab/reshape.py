@@ -111,8 +111,7 @@ class _Rates:
             set_rate(self.folder, self.before)
         except NodectlError as error:
             message = f"the links of the lab '{name}' keep {now}: {error.message}"
-            former = "none" if not self.before else show_rate(self.before)
-            raise LabError(message, f"{error.remedy}, then `nodectl lab rate {former} --name {name}`") from error
+            raise LabError(message, f"{error.remedy}; `nodectl lab down --name {name}` and up again") from error
 
 
 def _refuse(folder: LabFolder, state: LabState) -> None:

@@ -74,18 +74,6 @@ def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabU
     assert left_on(lab4) == ""
 
 
-def test_a_lab_gets_another_rate_and_none(nodectl: Cli, lab2: LabUnderTest) -> None:
-    for rate in ("none", "100mbit"):
-        nodectl("lab", "rate", rate, "--name", _NAME)
-        assert rates_of(nodectl, lab2) == {rate}
-    nodectl("lab", "fault", "slow-link", lab2.hosts[0], "--name", _NAME)
-    done = nodectl("lab", "rate", "1gbit", "--name", _NAME, check=False)
-    assert done.returncode == 2 and f"{lab2.hosts[0]}: slow-link" in done.stderr
-    nodectl("lab", "heal", "--name", _NAME)
-    nodectl("lab", "rate", "500mbit", "--name", _NAME)
-    assert rates_of(nodectl, lab2) == {"500mbit"}
-
-
 @pytest.mark.slow
 def test_hosts_without_torch_are_unknown(nodectl: Cli, lab2: LabUnderTest) -> None:
     done = nodectl("-i", lab2.inventory, "--output", "json", "bench", "network-sweep", "--rates", "1gbit", check=False)

@@ -77,4 +77,4 @@ def test_what_cannot_be_put_back_is_told_with_the_way_to_do_it(
         folder.write(replace(folder.running(), faults=(FaultRecord("slow-link", "node03"),)))
     assert "keep 100mbit" in told.value.message and "node03: slow-link" in told.value.message
     assert "`nodectl lab heal --name lab`" in told.value.remedy
-    assert "`nodectl lab rate 1gbit --name lab`" in told.value.remedy
+    assert "`nodectl lab down --name lab`" in told.value.remedy

@@ -11,7 +11,6 @@ from nodectl.lab.faults import Act, Fault, Scene
 _FILLING = "var/lib/nodectl-lab-disk-full"
 _SHM = "/dev/shm"  # noqa: S108 - of a lab host
 _STATE = "/root/.local/state/nodectl"
-_CHECKPOINTS = f"{_STATE}/checkpoints"
 _DATA = "/opt"
 
 
@@ -55,31 +54,19 @@ def _resize_shm(scene: Scene, size: str) -> None:
     scene.run(["mount", "-o", f"remount,size={size}", _SHM])
 
 
-def _crowd(scene: Scene, place: str, mode: int = 700) -> None:
+def _crowd(scene: Scene, _: str) -> None:
     """Mount a file system with 64 inodes, and put a file into each."""
     script = (
-        'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=$2" nodectl-lab-inodes "$1"; '
+        'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=700" nodectl-lab-inodes "$1"; '
         'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
     )
-    scene.run(["sh", "-c", script, "crowd", place, str(mode)])
+    scene.run(["sh", "-c", script, "crowd", _STATE])
 
 
 def _protect(scene: Scene, _: str) -> None:
     """Make a file system of the host read-only, as the kernel does after an error."""
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
     scene.run(["sh", "-c", script, "protect", _DATA])
-
-
-def _put_read_only(scene: Scene, place: str) -> None:
-    script = 'mkdir -p "$1" && mount -t tmpfs -o ro,size=1m,mode=700 nodectl-lab-state "$1"'
-    scene.run(["sh", "-c", script, "protect", place])
-
-
-def _unmount_checkpoints(scene: Scene, had: str) -> None:
-    """And the folder goes where there was none."""
-    _unmount(scene, _CHECKPOINTS)
-    if not had:
-        scene.run(["sh", "-c", 'rmdir -p --ignore-fail-on-non-empty "$1" 2>/dev/null; true', "leave", _CHECKPOINTS])
 
 
 def _unmount(scene: Scene, place: str) -> None:
@@ -106,27 +93,9 @@ FAULTS = (
         "the file system of nodectl's state has no inode left",
         "inodes",
         _STATE,
-        lambda scene, _: _crowd(scene, _STATE),
-    ),
-    _mounted(
-        "home-inodes-full", "/home has no inode left", "inodes", "/home", lambda scene, _: _crowd(scene, "/home", 755)
+        _crowd,
     ),
     _mounted("read-only", f"{_DATA} can be read only", "read_only", _DATA, _protect),
-    _mounted(
-        "state-read-only",
-        "nodectl's state lies on a file system that can be read only",
-        "read_only",
-        _STATE,
-        lambda scene, _: _put_read_only(scene, _STATE),
-    ),
-    Fault(
-        "checkpoints-read-only",
-        "the folder of checkpoints is a file system that can be read only",
-        ("read_only",),
-        happens=lambda scene, _: _put_read_only(scene, _CHECKPOINTS),
-        heal=_unmount_checkpoints,
-        remember=lambda scene: "+" if (scene.root / _CHECKPOINTS[1:]).is_dir() else "",
-    ),
     Fault(
         "small-shm",
         f"{_SHM} has 64 MiB",
