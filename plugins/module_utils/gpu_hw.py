@@ -170,15 +170,29 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
 
 
 def execute(run: Run, command: list[str]) -> str:
-    """Run the command; the reason where it did not work."""
+    """Run the command; return why it did not work. nvidia-smi exits with 0 if the card refuses a setting."""
     status, out, err = run(command)
-    return "" if status == 0 else f"{' '.join(command)}: {(err or out).strip()}"
+    refused = [line for line in out.splitlines() if "not supported" in line.lower()]
+    reason = refused[0] if status == 0 and refused else (err or out).strip() if status else ""
+    return reason and f"{' '.join(command)}: {reason}"
+
+
+def not_held(run: Run, wanted: Mapping[str, Any]) -> list[str]:
+    """Read the settings back; return a reason for each GPU that does not hold what is wanted."""
+    reasons = []
+    for gpu in gpus(run) or ():
+        now = settings(gpu)
+        for name, value in targets(gpu, wanted).items():
+            if now[name] != value:
+                reasons.append(f"{gpu['uuid']}: {name} is {now[name]} after it was set to {value}")
+    return reasons
 
 
 def main(path: str) -> int:
     """Apply the settings of this file at a boot; 1 where something could not be set."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
     failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
+    failures = failures or not_held(_run, wanted)
     sys.stderr.write("".join(line + "\n" for line in failures))
     return 1 if failures else 0
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, gpu_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     Gpu = dict[str, str]
-
-PERSISTENCED = "nvidia-persistenced.service"
 
 
 def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
@@ -66,17 +63,6 @@ def held_entries(gpus: list[Gpu], wanted: Mapping[str, Any], before: Callable[[s
     return entries
 
 
-def former(gpus: list[Gpu], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the first version kept in the boot program's settings, as entries of `Held`."""
-    rows = {uuid: gpu_hw.settings(row) for uuid, row in old.get("before", {}).items()}
-
-    def before(key: str, now: str) -> str:
-        _unused, uuid, field = key.split(" ")
-        return rows.get(uuid, {}).get(field, now)
-
-    return held_entries(gpus, old, before) if rows else {}
-
-
 def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
     """Pure: commands for what was set before and is no longer wanted; access control comes back with a boot."""
     todo = []
@@ -88,13 +74,13 @@ def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
     return todo
 
 
-def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], old: dict[str, Any]) -> None:
-    """Files and live values; the module ends here. `old` is what the settings' file held."""
+def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> None:
+    """Files and live values; the module ends here."""
     params, run = module.params, boot_service.runner(module)
     warn_not_settable(
         module, not_settable(gpus, wanted, bool(shutil.which("lspci") and shutil.which("setpci")), gpu_hw.virtual())
     )
-    held = Held(params["record"], former(gpus, old))
+    held = Held(params["record"])
     entries = held_entries(gpus, wanted, held.before)
     now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in gpu_hw.settings(gpu).items()}
     given_up = given_back(gpus, held.unwanted(entries, now.get))
@@ -103,20 +89,16 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], old:
         bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual())
     )
     boots = useful and systemd_runs()
-    drop_in = boots and wanted["persistence"] and run(["systemctl", "cat", PERSISTENCED])[0] == 0
     files = {
         params["program"]: (params["program_text"] if boots else "", 0o755),
         params["settings"]: (json.dumps(wanted, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
-        params["drop_in"]: (params["drop_in_text"] if drop_in else "", 0o644),
         params["unit"]: (params["unit_text"] if boots else "", 0o644),
     }
 
-    def commands(changes: list[dict[str, str]]) -> list[list[str]]:
-        new = any(change["before_header"] == params["drop_in"] for change in changes)
-        restart = [["systemctl", "daemon-reload"], ["systemctl", "try-restart", PERSISTENCED]] if new else []
-        return restart + given_up + (gpu_hw.commands(run, wanted) if useful else [])
-
-    diff = boot_service.set_all(module, files, held, entries, commands, lambda command: gpu_hw.execute(run, command))
+    todo = given_up + (gpu_hw.commands(run, wanted) if useful else [])
+    diff = boot_service.set_all(module, files, held, entries, lambda _: todo, lambda argv: gpu_hw.execute(run, argv))
+    if todo and not module.check_mode and (reasons := gpu_hw.not_held(run, wanted)):
+        module.fail_json(msg="; ".join(reasons))
     module.exit_json(changed=bool(diff), diff=diff)
 
 
@@ -132,21 +114,18 @@ def main() -> None:
         argument_spec={
             **boot_service.ARGUMENTS,
             "wanted": {"type": "dict", "options": options, "required": True},
-            "drop_in": {"type": "path", "required": True},
             "record": {"type": "path", "default": "/var/lib/nodectl/gpu_settings.json"},
-            "drop_in_text": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     wanted, run = {name: module.params["wanted"][name] for name in options}, boot_service.runner(module)
-    old = json.loads(read_text(module.params["settings"]) or "{}")
     asked = any(value is not None for value in wanted.values())
-    gpus = gpu_hw.gpus(run) or [] if asked or old or os.path.exists(module.params["record"]) else []
+    gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
     reasons = refusals(run, gpus, wanted)
     if reasons:
         module.fail_json(msg="; ".join(reasons))
     if module.params["state"] == "set":
-        set_all(module, gpus, wanted, old)
+        set_all(module, gpus, wanted)
     module.exit_json(changed=False)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, nic_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
 
@@ -28,9 +27,8 @@ class Interfaces:
         self.run: Run = boot_service.runner(module)
         self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
         self.asked = any(self.wanted.values())
-        self.old: dict[str, Any] = json.loads(read_text(module.params["settings"]) or "{}")
-        self.held = Held(module.params["record"], self.former())
-        self.links = nic_hw.links(self.run) if self.asked or self.old or self.held.entries else {}
+        self.held = Held(module.params["record"])
+        self.links = nic_hw.links(self.run) if self.asked or self.held.entries else {}
         self.session = nic_hw.session_interface(self.run, nic_hw.session_address()) if self.asked else ""
         named = module.params["interfaces"]
         self.missing = [name for name in named if name not in self.links] if self.asked else []
@@ -68,17 +66,6 @@ class Interfaces:
         """Return what the boot program is given; interrupts are irqbalance's where it runs and may stay."""
         irq = self.wanted["irq"] and (stop_balancer or not self.balanced)
         return {**self.wanted, "irq": irq, "interfaces": self.names}
-
-    def former(self) -> dict[str, Any]:
-        """Return what the first version kept in the boot program's settings, as entries of `Held`."""
-        entries: dict[str, Any] = {}
-        for name, before in self.old.get("before", {}).items():
-            if self.old["mtu"]:
-                entries[mtu_key(name)] = {"before": str(before["mtu"]), "after": str(self.old["mtu"])}
-            sizes = nic_hw.rings(self.run, name) if self.old["rings"] and before["rings"] else None
-            if sizes:
-                entries[f"rings {name}"] = {"before": as_text(before["rings"]), "after": as_text(sizes[0])}
-        return entries
 
     def entries(self) -> dict[str, Any]:
         """{key of `Held`: before and after} of what is wanted."""

@@ -209,14 +209,6 @@ def test_an_empty_tuning_goes_back_to_what_was(kernel: Kernel) -> None:
     assert not kernel.run([])["changed"]
 
 
-def test_what_the_first_version_recorded_goes_back(kernel: Kernel) -> None:
-    kernel.set(WMEM, "4096 65536 16777216")
-    former = {WMEM: {"before": "4096 16384 4194304", "applied": "4096 65536 16777216"}}
-    (kernel.folder / "record.json").write_text(json.dumps(former))
-    assert kernel.run([])["changed"] and kernel.get(WMEM) == "4096 16384 4194304"
-    assert not (kernel.folder / "record.json").exists()
-
-
 def test_going_back_leaves_what_somebody_else_set_since(kernel: Kernel) -> None:
     kernel.run(ARTICLE)
     kernel.set(RMEM, "4096 131072 99999999")

@@ -76,11 +76,12 @@ def test_interrupts_are_those_of_the_numa_node(tmp_path: Path) -> None:
 
 def test_rings_and_mtu_go_back_where_nobody_else_has_set_them(nic: ModuleType) -> None:
     run = answering(ethtool=RINGS.replace("1024", "8192"))
-    old = {"mtu": 9000, "rings": True, "irq": False, "before": {"x": {"mtu": 1500, "rings": {"rx": 1024, "tx": 4096}}}}
-    nics = SimpleNamespace(old=old, run=run, names=[], links={"x": {**LINK, "mtu": 9000}})
+    nics = SimpleNamespace(run=run, names=[], links={"x": {**LINK, "mtu": 9000}}, held=Held("/nowhere"))
     nics.now = lambda key: nic.Interfaces.now(nics, key)
-    # entries as the first version kept them, in the boot program's settings
-    nics.held = Held("/nowhere", nic.Interfaces.former(nics))
+    nics.held.entries = {
+        "/sys/class/net/x/mtu": {"before": "1500", "after": "9000"},
+        "rings x": {"before": {"rx": "1024", "tx": "4096"}, "after": nics.now("rings x")},
+    }
     mtu, rings = ["ip", "link", "set", "dev", "x", "mtu", "1500"], ["ethtool", "-G", "x", "rx", "1024"]
     assert nic.Interfaces.given_back(nics, {}) == [mtu, rings]
     assert nic.Interfaces.given_back(nics, {"rings x": {}}) == [mtu]

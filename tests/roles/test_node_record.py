@@ -1,7 +1,6 @@
 """What stands on a node is noted, kept, folded and put back: the modules on folders of a test, run as Ansible does."""
 
 import errno
-import hashlib
 import json
 import os
 import threading
@@ -354,28 +353,6 @@ def test_live_values_come_back_unless_somebody_else_set_them(node: Node) -> None
     done = node.undo()
     assert mtu.read_text() == "1500" and rings.read_text() == "1024" and same.read_text() == "7"
     assert any(str(rings) in line and "did not set" in line for line in done["rollback"]["warnings"])
-
-
-def test_a_record_of_the_first_version_is_taken_back(node: Node) -> None:
-    path, new, value = node.write("kept", "ours", 0o600), node.write("new.d/file", "ours"), node.write("mtu", "9000\n")
-    former = b"before\n"
-    empty: dict[str, dict[str, Any]] = {"trees": {}, "units": {}, "packages": {}, "live": {}}
-    digest, owner = hashlib.sha256(former).hexdigest(), {"uid": os.geteuid(), "gid": os.getegid()}
-    absent = {"kind": "absent"}
-    paths: dict[str, dict[str, Any]] = {str(path): {"kind": "file", "mode": "0640", "sha256": digest, **owner}}
-    paths |= {str(new): {**absent, "whole": True}, str(new.parent): absent}
-    before = {"paths": paths, "values": {str(value): "1500"}, **empty}
-    after = {"paths": {}, "values": {str(value): "9000"}, **empty}
-    run = node.state / "runs" / "20251231T235959Z-7"
-    (run / "files").mkdir(parents=True)
-    (run / "files" / digest).write_bytes(former)
-    (run / "run.json").write_text(json.dumps({"run": run.name, "by": "me@here", "started": "2025-12-31T23:59:59Z"}))
-    (run / "record.json").write_text(json.dumps({"seq": 1, "settled": True, "before": before, "after": after}))
-    listed = node.module("node_rollback", state="runs")["rollback"]["runs"]
-    assert [(entry["run"], entry["changed"]) for entry in listed] == [(run.name, {"paths": 3, "values": 1})]
-    assert node.undo("start")["changed"]
-    assert path.read_text() == "before\n" and path.stat().st_mode & 0o777 == 0o640
-    assert not new.parent.exists() and value.read_text() == "1500" and not node.records()
 
 
 def test_what_roles_hold_is_recorded_before_they_give_it_back(node: Node) -> None:

@@ -23,17 +23,11 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 class Held:
     """One role's file; written before the role sets anything, and again when it has."""
 
-    def __init__(self, path: str, former: Mapping[str, Entry] | None = None) -> None:
-        """`former`: entries that an earlier version kept elsewhere; they count where there is no file."""
+    def __init__(self, path: str) -> None:
         self.path = path
         text = files.read_text(path)
         # one that cannot be read is an error: without it our own values would pass for the host's
-        present = json.loads(text) if text else former or {}
-        # the first version of kernel_settings called it `applied`
-        self.entries: dict[str, Entry] = {
-            key: {"before": entry["before"], "after": entry.get("after", entry.get("applied"))}
-            for key, entry in present.items()
-        }
+        self.entries: dict[str, Entry] = json.loads(text) if text else {}
 
     def before(self, key: str, now: Any) -> Any:
         """Return what stood there before the role; a value that it did not put there is the host's own, also later."""
