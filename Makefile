@@ -25,9 +25,9 @@ OF_LINUX := (Path|open|scandir|listdir|glob)[(]f?"/(proc|sys|dev/shm)|"C[.]UTF-8
 
 LINTERS := lint-mypy lint-ansible lint-rest
 
-.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -110,11 +110,6 @@ dist: setup
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers
 sanity: setup
 	scripts/sanity.sh
-
-# make fuzz SECONDS=60: each family of parsers for so long (docs/testing.md)
-fuzz: export NODECTL_FUZZ_SECONDS := $(SECONDS)
-fuzz: setup
-	.venv/bin/pytest --basetemp=.state/pytest-tmp -m fuzz -s tests/fuzz
 
 # every kind of fault on one of eight hosts: which check sees it, and that no other host is blamed (docs/faults.md)
 faults: setup

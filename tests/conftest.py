@@ -41,7 +41,6 @@ _STATE = _ROOT / ".state" / "tests"
 _LONGEST = (
     "test_provision.py",
     "jobs/test_slurm_lab.py",
-    "test_extending.py",
     "recordings/test_collect.py",
     "release/test_release.py",
     "release/test_gpu_day.py",

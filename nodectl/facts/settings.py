@@ -83,8 +83,6 @@ def _sysctl(key: str, row: list[str], first_namespace: bool) -> Sysctl:
         values = node_module("kernel_values")
         kind, reason = values.absence(key, row[2].strip() == "folder", first_namespace)
         return Sysctl(key, None, reason, kind == values.UNKNOWN)
-    if row[1] == "absent":  # a recording of an earlier version, which did not say more
-        return Sysctl(key, None, "absent from this kernel view")
     value = " ".join(row[2].split()) if len(row) > 2 else ""
     return Sysctl(key, value, "" if row[1] == "-" else f"{row[1]} in this kernel view, at {value}")
 

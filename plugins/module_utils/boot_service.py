@@ -46,17 +46,16 @@ def set_all(
     files: Mapping[str, tuple[str, int]],
     held: Held,
     entries: Mapping[str, Entry],
-    commands: Callable[[list[Change]], Commands],
+    todo: Commands,
     execute: Callable[[list[str]], str],
 ) -> list[Change]:
     """Put the files, then the live values; what changed. A run killed between them is finished by the next.
 
-    `commands` says what has to be run after these changes of files, `execute` runs one and says why it failed.
+    `todo` is run after the files have changed, `execute` runs one command and says why it failed.
     """
     if not module.check_mode:
         held.begin(entries)
     changes = converge(module, os.path.basename(module.params["unit"]), files)
-    todo = commands(changes)
     if not module.check_mode:
         reasons = [reason for reason in map(execute, todo) if reason]
         if reasons:

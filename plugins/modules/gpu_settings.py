@@ -96,7 +96,7 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> N
     }
 
     todo = given_up + (gpu_hw.commands(run, wanted) if useful else [])
-    diff = boot_service.set_all(module, files, held, entries, lambda _: todo, lambda argv: gpu_hw.execute(run, argv))
+    diff = boot_service.set_all(module, files, held, entries, todo, lambda argv: gpu_hw.execute(run, argv))
     if todo and not module.check_mode and (reasons := gpu_hw.not_held(run, wanted)):
         module.fail_json(msg="; ".join(reasons))
     module.exit_json(changed=bool(diff), diff=diff)

@@ -128,17 +128,11 @@ def set_all(module: AnsibleModule, nics: Interfaces) -> None:
         params["unit"]: (params["unit_text"] if boots else "", 0o644),
     }
 
-    def commands(_unused: object) -> list[list[str]]:
-        todo = [["systemctl", "disable", "--now", "irqbalance.service"]] if nics.balanced and stop else []
-        todo += given_back
-        for name in nics.names:
-            todo += nic_hw.commands(nics.run, name, settings, nics.links[name])
-        return todo
-
-    def execute(command: list[str]) -> str:
-        return nic_hw.execute(nics.run, command)
-
-    diff = boot_service.set_all(module, files, nics.held, entries, commands, execute)
+    todo = [["systemctl", "disable", "--now", "irqbalance.service"]] if nics.balanced and stop else []
+    todo += given_back
+    for name in nics.names:
+        todo += nic_hw.commands(nics.run, name, settings, nics.links[name])
+    diff = boot_service.set_all(module, files, nics.held, entries, todo, lambda argv: nic_hw.execute(nics.run, argv))
     module.exit_json(changed=bool(diff), interfaces=nics.names, diff=diff)
 
 

@@ -42,36 +42,6 @@ def linux_names(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return tuple(sorted(_lacking("darwin", program) - _lacking("linux", program)))
 
 
-def test_the_linter_finds_such_a_name_where_jobs_are_made(tmp_path: Path) -> None:
-    planted, module = tmp_path / "planted.py", "nodectl/jobs/nodes.py"
-    planted.write_text((_ROOT / module).read_text() + "\nimport os\n\nos.pidfd_open(1)\n")
-    line = re.search(r"^MYPY_MAC := \S+ (.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert line
-    # a cache would hold what is planted
-    options = [*shlex.split(line[1]), "--cache-dir", str(tmp_path), "--follow-imports", "skip"]
-    told, _, status = api.run([*options, "--shadow-file", module, str(planted), module])
-    assert status == 1 and 'attribute "pidfd_open"' in told
-
-
-def test_the_linter_finds_what_only_linux_has(tmp_path: Path) -> None:
-    planted = (
-        *('Path(f"/proc/{pid}/stat")', 'Path("/proc")', 'open("/sys/class/net")', '{"LC_ALL": "C.UTF-8"}'),
-        *("os.pidfd_open(1)", 'getattr(os, "pidfd_open")(1)', "os.fork()"),
-    )
-    line = re.search(r"^\t! (git grep .*OF_LINUX.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
-    pattern = re.search(r"^OF_LINUX := (.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert line and pattern
-    # a new file, of which git knows nothing yet
-    (tmp_path / "nodectl" / "jobs").mkdir(parents=True)
-    at_nodes = 'Command("meminfo", ("cat", "/proc/meminfo"))'
-    (tmp_path / "nodectl" / "jobs" / "new.py").write_text("\n".join((*planted, at_nodes)))
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    argv = shlex.split(line[1].replace("$(OF_LINUX)", pattern[1]))
-    argv = [word for word in argv if not word.startswith("plugins/")]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert [row.split(":", 2)[2] for row in done.stdout.splitlines()] == list(planted)
-
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -1,1 +1,0 @@
-"""Hostile and broken outputs for every parser: `python -m tests.fuzz FAMILY`, `make fuzz`."""
