@@ -46,9 +46,3 @@ class UnreachableError(NodectlError):
     """Something could not be told or reached (exit status 3)."""
 
     exit_status = 3
-
-
-class DeclarationError(NodectlError):
-    """A file of nodectl's own (a probe, a check, a fact) declares something that cannot be; it names the file."""
-
-    exit_status = 70

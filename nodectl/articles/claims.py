@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from textwrap import wrap
-from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from nodectl.common.resources import data_dir
-from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.profiles.load import check_document, read_document
 from nodectl.profiles.schema import Strict
@@ -42,14 +40,7 @@ Condition = str | int | float
 Conditions = Mapping[str, Condition]
 
 
-def _known(conditions: dict[str, Condition]) -> dict[str, Condition]:
-    for name in conditions:
-        if name not in CONDITIONS:
-            raise ValueError(f"there is no condition {name!r}; {meant(name, CONDITIONS)}")
-    return conditions
-
-
-Known = Annotated[dict[str, Condition], AfterValidator(_known)]
+Known = dict[str, Condition]
 
 
 class Row(Strict):
@@ -78,13 +69,6 @@ class Claim(Strict):
     not_told: tuple[str, ...] = ()
     truth: str
     rows: tuple[Row, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _columns_have_units(self) -> Self:
-        named = {*self.columns, *(column for row in self.rows for column in row.values)}
-        if strange := sorted(named - set(self.units)):
-            raise ValueError(f"there is no unit for {', '.join(strange)}")
-        return self
 
 
 class Setting(Strict):

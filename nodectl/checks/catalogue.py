@@ -6,18 +6,14 @@ them (GPUs that are missing). Modules without one follow in the order of their n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import chain
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from nodectl.checks.check import Check, Field, Judgement, Subject, Threshold
-from nodectl.common.declarations import load, names_below
-from nodectl.common.resources import share_dir
-from nodectl.common.spelling import meant
-from nodectl.errors import DeclarationError
-from nodectl.facts import catalogue as facts
+from nodectl.common.declarations import names_below
 
 # checks of a job's hosts before it starts are asked by preflight only
 _LAUNCH = "nodectl.checks.launch."
@@ -26,10 +22,8 @@ _LAST = 1000
 
 @cache
 def modules() -> tuple[ModuleType, ...]:
-    """Return every module of checks, in the order of their findings; raise DeclarationError for a wrong declaration."""
-    ordered = _loaded(lambda name: not name.startswith(_LAUNCH))
-    _refuse_unknown_facts(ordered)
-    return ordered
+    """Return every module of checks, in the order of their findings."""
+    return _loaded(lambda name: not name.startswith(_LAUNCH))
 
 
 @cache
@@ -39,33 +33,7 @@ def launch_modules() -> tuple[ModuleType, ...]:
 
 
 def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
-    ordered = tuple(sorted((load(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
-    _refuse_doubles(ordered)
-    _refuse_unknown_roles(ordered)
-    return ordered
-
-
-def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
-    """Raise DeclarationError for a check that reads a fact which is not there: it would never say anything."""
-    subjects = list(facts.modules())
-    for module in ordered:
-        judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
-        readers: Iterator[Judgement[Any] | Field] = chain(judges, _fields(module))
-        for name in (name for reader in readers for name in reader.reads if name not in subjects):
-            raise DeclarationError(
-                f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, subjects)
-            )
-
-
-def _refuse_unknown_roles(ordered: Sequence[ModuleType]) -> None:
-    """Raise DeclarationError for a check that names a role which is not there: no verify would run it."""
-    role_names = [folder.name for folder in (share_dir() / "roles").glob("[!.]*")]
-    for module in ordered:
-        for check in declared(module):
-            named = (*check.roles, *(role for roles in check.roles_of.values() for role in roles))
-            for role in (role for role in named if role not in role_names):
-                reason = f"{module.__name__}: the check {check.id!r} names the role {role!r}, and there is no such role"
-                raise DeclarationError(reason, meant(role, role_names))
+    return tuple(sorted((import_module(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
 
 
 def _place(module: ModuleType) -> tuple[bool, int, str]:
@@ -98,11 +66,8 @@ def fields() -> Mapping[str, Field]:
 
 
 def _fields(module: ModuleType) -> tuple[Field, ...]:
-    """Return the module's FIELDS; DeclarationError where that is no tuple of them."""
-    declared: tuple[Field, ...] = getattr(module, "FIELDS", ())
-    if not isinstance(declared, tuple) or not all(isinstance(field, Field) for field in declared):
-        raise DeclarationError(f"{module.__name__}: FIELDS is no tuple of nodectl.checks.check.Field")
-    return declared
+    fields_there: tuple[Field, ...] = getattr(module, "FIELDS", ())
+    return fields_there
 
 
 @cache
@@ -137,19 +102,3 @@ def declared(module: ModuleType) -> tuple[Check, ...]:
 
 def _members() -> Iterator[tuple[ModuleType, object]]:
     return ((module, value) for module in modules() for value in vars(module).values())
-
-
-def _refuse_doubles(ordered: tuple[ModuleType, ...]) -> None:
-    """Raise DeclarationError for an id or a threshold's name that occurs twice, and a check that no function judges."""
-    seen: dict[str, tuple[object, str]] = {}
-    for module in ordered:
-        names = [(f"check {check.id!r}", check) for check in declared(module)]
-        limits = [value for value in vars(module).values() if isinstance(value, Threshold)]
-        for name, value in (*names, *((f"threshold {limit.name!r}", limit) for limit in limits)):
-            first, where = seen.setdefault(name, (value, module.__name__))
-            if first is not value:
-                raise DeclarationError(f"the {name} is declared twice: in {where} and in {module.__name__}")
-        judged = {check for value in vars(module).values() if isinstance(value, Judgement) for check in value.checks}
-        for check in declared(module):
-            if judged and check not in judged:
-                raise DeclarationError(f"the check {check.id!r} is judged by no function of {module.__name__}")

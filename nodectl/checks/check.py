@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from statistics import median_low
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
-from nodectl.errors import DeclarationError
 from nodectl.facts.base import AS_ROOT, SUDOERS, is_denied
 from nodectl.facts.look import Lab
 from nodectl.facts.settings import SessionLimits
@@ -41,7 +39,6 @@ _LET_LOOK = "let the login run by sudo there what `nodectl sudoers` prints"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
 _NOT_INSTALLED = "is not installed"
 _RUN_AS_ROOT = "run as root: "
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
 # a host, or the hosts of a job
 Judged = TypeVar("Judged")
@@ -57,14 +54,6 @@ class Threshold:
     name: str
     value: float
     why: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.value, int | float):
-            raise DeclarationError(f"threshold {self.name!r}: {self.value!r} is no number")
-        if not _NAME.fullmatch(self.name) or not self.why:
-            raise DeclarationError(
-                f"threshold {self.name!r}: give it a name of a-z, 0-9 and _, and the reason for its value"
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,19 +78,6 @@ class Check:
     roles_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     follows: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.id):
-            raise DeclarationError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
-        for name, kind in (("thresholds", Threshold), ("roles", str), ("follows", str)):
-            value = getattr(self, name)
-            if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value):
-                raise DeclarationError(f"check {self.id!r}: {name} is no tuple of {kind.__name__}: {value!r}")
-        lacking = [name for name in ("looks_at", "fires") if not getattr(self, name)]
-        if lacking:
-            raise DeclarationError(f"check {self.id!r} does not say {' and '.join(lacking)}")
-        if self.action not in ACTIONS:
-            raise DeclarationError(f"check {self.id!r}: {self.action!r} is none of the actions {', '.join(ACTIONS)}")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement(Generic[Judged]):
@@ -115,12 +91,6 @@ class Judgement(Generic[Judged]):
     function: Callable[[Judged], Iterator[Finding]]
     variables: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.checks or not self.reads:
-            raise DeclarationError(
-                f"{self.function.__qualname__}: name the checks that it judges and the facts that it reads"
-            )
-
     def __call__(self, judged: Judged) -> Iterator[Finding]:
         """Return the findings, one after the other."""
         return self.function(judged)
@@ -132,16 +102,9 @@ def judges(
     """Register a function as the judge of `checks`."""
 
     def register(function: Callable[[Judged], Iterator[Finding]]) -> Judgement[Judged]:
-        return Judgement(checks, _names(reads), function, _names(variables))
+        return Judgement(checks, tuple(reads), function, tuple(variables))
 
     return register
-
-
-def _names(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the names; DeclarationError for a single text, which would be taken for a name of each letter."""
-    if isinstance(given, str):
-        raise DeclarationError(f"reads and variables are tuples of names: write ({given!r},)")
-    return tuple(given)
 
 
 def judges_fact(
@@ -161,7 +124,7 @@ def judges_fact(
     thing; `promised`: then it fails, as `Subject.unread` says. Hosts for which `where` is False are not judged, nor are
     lab hosts that only show the machine's `borrowed` hardware.
     """
-    subjects = _names(reads)
+    subjects = tuple(reads)
 
     def register(function: Callable[[Subject, Fact], Iterator[Finding]]) -> Judgement[Subject]:
         @wraps(function)
@@ -176,7 +139,7 @@ def judges_fact(
                     yield from host.unread(check, value, unread, promised=promised)
 
         facts = dict.fromkeys((*subjects, "lab") if borrowed else subjects)
-        return Judgement(checks, tuple(facts), judge, _names(variables))
+        return Judgement(checks, tuple(facts), judge, tuple(variables))
 
     return register
 

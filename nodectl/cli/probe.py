@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
-from nodectl.errors import DeclarationError, UsageError
+from nodectl.errors import UsageError
 from nodectl.ledger.history.compare import read_against
 from nodectl.model.measurement import Comparison
 from nodectl.model.status import exit_status
@@ -151,16 +150,7 @@ def _single(probe: AnyProbe) -> click.Command:
 
     params = [_click_option(option, probe.name, probe.usual) for option in (*special, *common)]
     text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
-    return _refuse_doubles(_Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text))
-
-
-def _refuse_doubles(command: _Command) -> _Command:
-    """Return the command; DeclarationError where an option of the probe is called like one that every probe has."""
-    flags = Counter(["--help", *(flag for param in command.params for flag in param.opts)])
-    doubles = [flag for flag, number in flags.items() if number > 1]
-    if doubles:
-        raise DeclarationError(f"probe {command.name}: there is another option {', '.join(doubles)}", "rename it")
-    return command
+    return _Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text)
 
 
 def _several(names: str) -> click.Command:

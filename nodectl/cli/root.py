@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,7 @@ from nodectl.cli.app import App
 from nodectl.cli.completing import complete, completes
 from nodectl.cli.guide import by_task, epilog, with_examples
 from nodectl.cli.options import global_options, take_global_options
-from nodectl.common.declarations import load
 from nodectl.common.spelling import meant
-from nodectl.errors import DeclarationError
 
 # a full disk, a file system that is read-only or fails, no more files for this process
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
@@ -59,19 +58,12 @@ class LazyGroup(click.Group):
         return sorted(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of this name; None for no command, DeclarationError for a module without it."""
+        """Import the command of this name; None for no command."""
         if cmd_name not in commands():
             return None
-        module = load(f"nodectl.cli.{cmd_name}")
-        members = [member for member in vars(module).values() if isinstance(member, click.Command)]
-        for command in members:
-            if command.name == cmd_name:
-                return with_examples(take_global_options(command), cmd_name)
-        there = ", ".join(str(member.name) for member in members if member.callback) or "none"
-        raise DeclarationError(
-            f"{module.__name__}: its first line says `nodectl {cmd_name}`, and it has no command of that name",
-            f"call the command's function as the file; its commands: {there}",
-        )
+        members = vars(import_module(f"nodectl.cli.{cmd_name}")).values()
+        (command,) = (each for each in members if isinstance(each, click.Command) and each.name == cmd_name)
+        return with_examples(take_global_options(command), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import nodectl.facts
-from nodectl.common.declarations import load
 from nodectl.common.process import patience
-from nodectl.errors import DeclarationError
 from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -21,39 +20,23 @@ _DECLARED = re.compile(r"\b(?:Fact|text_fact)\(\s*[\"']([a-z][a-z0-9_]*)[\"']")
 @cache
 def modules() -> Mapping[str, str]:
     """Return the module of each subject: the files of this folder are searched for their facts, and not imported."""
-    homes: dict[str, str] = {}
-    for path in sorted(path for folder in map(Path, nodectl.facts.__path__) for path in folder.glob("*.py")):
-        for subject in dict.fromkeys(_DECLARED.findall(path.read_text(encoding="utf-8"))):
-            module = f"nodectl.facts.{path.stem}"
-            if homes.setdefault(subject, module) != module:
-                raise DeclarationError(f"there are two facts called {subject!r}: in {homes[subject]} and in {module}")
-    return homes
+    paths = sorted(path for folder in map(Path, nodectl.facts.__path__) for path in folder.glob("*.py"))
+    return {
+        subject: f"nodectl.facts.{path.stem}"
+        for path in paths
+        for subject in _DECLARED.findall(path.read_text(encoding="utf-8"))
+    }
 
 
 def _facts_in(module: str) -> Mapping[str, Fact[Any]]:
     """Return the facts of a module by their subjects."""
-    return {value.subject: value for value in vars(load(module)).values() if isinstance(value, Fact)}
+    return {value.subject: value for value in vars(import_module(module)).values() if isinstance(value, Fact)}
 
 
 @cache
 def registered() -> tuple[Fact[Any], ...]:
-    """Return every fact of this folder, in the order of their lines; DeclarationError where one cannot be."""
-    facts = facts_named(*modules())
-    _refuse_doubles(facts)
-    return facts
-
-
-def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
-    """Raise DeclarationError for two commands of one name: a recording keeps one output for each key."""
-    first: dict[str, tuple[Fact[Any], tuple[str, ...]]] = {}
-    for fact in facts:
-        for command in fact.commands_on(_ANY):
-            other, argv = first.setdefault(command.key, (fact, command.argv))
-            # one fact may ask for more keys or files than another does, by the same program
-            if other is not fact and argv[:3] != command.argv[:3]:
-                raise DeclarationError(
-                    f"the fact {fact.subject!r}: another command is called {command.key!r}, by {other.subject!r}"
-                )
+    """Return every fact of this folder, in the order of their lines."""
+    return facts_named(*modules())
 
 
 @cache

@@ -92,21 +92,6 @@ def declared(options: type) -> tuple[Declared, ...]:
     )
 
 
-def misfit(one: Declared) -> str:
-    """Return what is wrong with an option's declaration; empty where nothing is."""
-    kind, value = one.option.kind, one.value
-    if not isinstance(kind, Kind):
-        return f"its kind is none of Text, Whole, Seconds and Choice: {kind!r}"
-    if not isinstance(one.option.help, str) or not one.option.help:
-        return "it has no help"
-    fits = value is None or isinstance(kind, Text)
-    if isinstance(kind, Choice):
-        fits = fits or value in kind.words
-    elif isinstance(kind, Whole | Seconds):
-        fits = fits or (isinstance(value, int | float) and kind.least <= value <= kind.most)
-    return "" if fits else f"its default {value!r} is no {kind!r}"
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 where they do not.

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodectl.common.declarations import modules_below
 from nodectl.common.spelling import meant
-from nodectl.errors import DeclarationError, UsageError
+from nodectl.errors import UsageError
 from nodectl.model.measurement import MeasurementKind
 from nodectl.probes.base import GROUPS, Probe
 
@@ -19,17 +19,10 @@ _PACKAGES = ("nodectl.probes", "nodectl.articles")
 
 @cache
 def declarations() -> Mapping[str, AnyProbe]:
-    """All declarations by name.  DeclarationError where one is incomplete, or a name is there twice."""
-    homes: dict[str, str] = {}
-    probes: dict[str, AnyProbe] = {}
+    """Return all declarations by name."""
     # what declares nothing need not be imported: the help of all probes would take three times as long
-    for module in (module for package in _PACKAGES for module in modules_below(package, "PROBE")):
-        probe = module.PROBE
-        if not isinstance(probe, Probe):
-            raise DeclarationError(f"{module.__name__}: PROBE is no nodectl.probes.base.Probe")
-        if probes.setdefault(probe.name, probe) is not probe:
-            raise DeclarationError(f"there are two probes {probe.name}: {homes[probe.name]}, {module.__name__}")
-        homes.setdefault(probe.name, module.__name__)
+    modules = (module for package in _PACKAGES for module in modules_below(package, "PROBE"))
+    probes = {module.PROBE.name: module.PROBE for module in modules}
     return MappingProxyType(dict(sorted(probes.items())))
 
 

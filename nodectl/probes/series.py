@@ -16,7 +16,7 @@ from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.floors import judged
 from nodectl.probes.lost import Watched, said_once
-from nodectl.probes.registry import AnyProbe, declarations
+from nodectl.probes.registry import AnyProbe
 from nodectl.probes.rounds import TooFewError
 from nodectl.transport.base import Transport
 
@@ -83,8 +83,6 @@ def run_probes(
                 raise BudgetError(f"no time is left for the {probe.name} probe", "give more time with --budget")
             given = replace(options, ends_at=share, profile_dirs=tuple(profile_dirs))
             own_result = probe.run(watched, hosts, given, note)
-            if declarations().get(probe.name) is probe:
-                probe.refuse_undeclared(own_result.measurements)
             result += said_once(probe.name, own_result, watched.lost, reported)
             reported = tuple(watched.lost)
         except KeyboardInterrupt as error:

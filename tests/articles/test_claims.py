@@ -14,13 +14,12 @@ import click
 import pytest
 import yaml
 
-from nodectl.articles.claims import Article, Figure, all_figures, article, articles, figures
+from nodectl.articles.claims import Figure, all_figures, article, articles, figures
 from nodectl.articles.comparing import comparable_lines, compared
 from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
-from nodectl.errors import ProfileError
 from nodectl.profiles.gpus import completed
-from nodectl.profiles.load import check_document, read_profile
+from nodectl.profiles.load import read_profile
 from nodectl.workloads.dynamic_batch import Rule
 
 WORKLOADS = Path(__file__).parents[2] / "nodectl/workloads"
@@ -180,30 +179,6 @@ def test_what_measures_a_claim_is_a_command() -> None:
                     assert isinstance(command, click.Group)
                     command = command.get_command(click.Context(command), word)
             assert command is not None, claim.measured_by
-
-
-def raw(number: int) -> dict[str, Any]:
-    return article(number).model_dump()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"conditions": {"devces": 3}}, "no condition 'devces'.*devices"),
-        ({"titel": "x"}, "titel: no such field, did you mean title"),
-        ({"claims": {"scaling": {"what": "x"}}}, "claims.scaling.measured_by"),
-    ],
-)
-def test_a_mistake_in_a_file_is_named(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ProfileError, match=said):
-        check_document(Article, raw(3) | change, "article-3.yml")
-
-
-def test_a_figure_without_a_unit_is_refused() -> None:
-    document = raw(3)
-    document["claims"]["scaling"]["units"].pop("gpu_use")
-    with pytest.raises(ProfileError, match="no unit for gpu_use"):
-        check_document(Article, document, "article-3.yml")
 
 
 def of_004(row: str) -> Figure:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import nodectl.facts.parsers
-from nodectl.common.declarations import load
-from nodectl.errors import DeclarationError, ParseError
+from nodectl.errors import ParseError
 from nodectl.facts.parsers.text import RANK_TAG, plain
 
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?: |$)")
@@ -105,37 +105,19 @@ def _plain(value: object) -> Any:
 
 # Which tools can be read: those that a module names as its TOOL; each parser is imported when it is used.
 
-_DECLARED = re.compile(r"^(?:[A-Z0-9]+_)*TOOL\b(.*)$", re.MULTILINE)
-_CATALOGUE_NAME = re.compile(r"(?::[^=]*)?\s*=\s*([\"'])([a-z0-9-]+)\1\s*(?:#.*)?")
+_DECLARED = re.compile(r"^(?:[A-Z0-9]+_)*TOOL\b(?::[^=]*)?\s*=\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
 
 
 @cache
 def families() -> dict[str, dict[str, str]]:
     """Family → tool → module: the files below `parsers/FAMILY/`, searched for each TOOL and not imported."""
     by_family: dict[str, dict[str, str]] = {}
-    homes: dict[str, str] = {}
     for folder in map(Path, nodectl.facts.parsers.__path__):
         for path in sorted(folder.glob("*/**/*.py")):
             family, *rest = path.relative_to(folder).with_suffix("").parts
-            module = ".".join(["nodectl.facts.parsers", family, *rest])
-            for tool in _tools_in(path.read_text(encoding="utf-8"), module):
-                if tool in homes:
-                    raise DeclarationError(f"there are two parsers of {tool}: {homes[tool]}, {module}")
-                homes[tool] = by_family.setdefault(family, {})[tool] = module
+            for tool in _DECLARED.findall(path.read_text(encoding="utf-8")):
+                by_family.setdefault(family, {})[tool] = ".".join(["nodectl.facts.parsers", family, *rest])
     return by_family
-
-
-def _tools_in(text: str, module: str) -> Iterator[str]:
-    """Return the tools that a module names.
-
-    DeclarationError for a TOOL that is no plain text of a to z, 0 to 9 and -.
-    """
-    for declared in _DECLARED.finditer(text):
-        name = _CATALOGUE_NAME.fullmatch(declared[1])
-        if name is None:
-            line = text.count("\n", 0, declared.start()) + 1
-            raise DeclarationError(f'{module}, line {line}: {declared[0]!r}: write TOOL = "name", of a-z, 0-9 and -')
-        yield name[2]
 
 
 @cache
@@ -154,10 +136,7 @@ def parser_of(tool: str) -> Callable[[str], object]:
     read without it.
     """
     modules = {name: module for family in families().values() for name, module in family.items()}
-    module, name = load(modules[tool]), f"parse_{tool.replace('-', '_')}"
-    if not callable(getattr(module, name, None)):
-        raise DeclarationError(f"{module.__name__}: its tool is called {tool!r}, and it has no function {name}")
-    parse: Callable[[str], object] = getattr(module, name)
+    parse: Callable[[str], object] = getattr(import_module(modules[tool]), f"parse_{tool.replace('-', '_')}")
 
     def parse_any(text: str) -> object:
         try:

@@ -6,7 +6,6 @@ The journal is written before a fault, and after it is undone.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from nodectl.common.declarations import modules_below
 from nodectl.common.spelling import meant
-from nodectl.errors import DeclarationError, LabError, UsageError
+from nodectl.errors import LabError, UsageError
 from nodectl.lab.base import PATH
 from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, with_fault, without_fault
 
@@ -80,12 +79,6 @@ class Fault:
     takes_two: bool = False
     dressed: bool = False
 
-    def __post_init__(self) -> None:
-        if not re.fullmatch("[a-z][a-z0-9-]*", self.name):
-            raise DeclarationError(f"fault {self.name!r}: a name has a-z, 0-9 and - only")
-        if not isinstance(self.checks, tuple) or not all(isinstance(check, str) for check in self.checks):
-            raise DeclarationError(f"fault {self.name}: checks is no tuple of ids: {self.checks!r}")
-
     @property
     def way(self) -> str:
         """Return how it comes about, and when it shows: `real`, `recorded`, `real, load`."""
@@ -93,16 +86,7 @@ class Fault:
 
 
 def _declared() -> dict[str, Fault]:
-    """Return the FAULTS of each module here by name; DeclarationError where one is wrong or a name is taken."""
-    faults: dict[str, Fault] = {}
-    for module in modules_below(__name__, "FAULTS"):
-        if not isinstance(module.FAULTS, tuple) or not all(isinstance(fault, Fault) for fault in module.FAULTS):
-            raise DeclarationError(f"{module.__name__}: FAULTS is no tuple of nodectl.lab.faults.Fault")
-        for fault in module.FAULTS:
-            if fault.name in faults:
-                raise DeclarationError(f"two faults are named {fault.name}; one is of {module.__name__}")
-            faults[fault.name] = fault
-    return faults
+    return {fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS}
 
 
 def kinds_table() -> str:
