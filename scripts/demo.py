@@ -40,10 +40,12 @@ class DemoError(Exception):
 
 
 def shown(title: str, args: Sequence[str]) -> str:
-    """Print a heading and the command, run it, print its output as it comes, and return its standard output."""
+    """Print a heading and the command, run it, print its output as it comes, and return it."""
     console.print(f"\n[bold cyan]── {title}[/]")
     console.print(f"$ nodectl {shlex.join(args)}", style="bold", markup=False, soft_wrap=True)
-    process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, text=True)
+    # one stream, so that lines keep their order
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     lines = []
     for line in process.stdout or ():
         sys.stdout.write(line)
@@ -88,13 +90,13 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
     try:
         started = time.monotonic()
         up = ["lab", "up", "-n", str(hosts), *lab_options]
-        inventory = shown("A fleet on this machine", up)
-        os.environ["ANSIBLE_INVENTORY"] = inventory.strip()
-        console.print(f"$ export ANSIBLE_INVENTORY={inventory.strip()}", style="bold", markup=False, soft_wrap=True)
+        inventory = shown("A fleet on this machine", up).splitlines()[-1]
+        os.environ["ANSIBLE_INVENTORY"] = inventory
+        console.print(f"$ export ANSIBLE_INVENTORY={inventory}", style="bold", markup=False, soft_wrap=True)
         add("lab up", f"{hosts} hosts, each with its own network, files and sshd", started)
 
         started = time.monotonic()
-        shown("Ansible brings the hosts to their profiles; a lab host cannot raise some limits", ["provision", "--yes"])
+        shown("Ansible provisions the hosts; it warns of limits that a lab host cannot raise", ["provision", "--yes"])
         add("provision", "every host matches its profiles", started)
 
         started = time.monotonic()

@@ -13,8 +13,8 @@ from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.paths import state_dir
 from nodectl.common.process import operator
-from nodectl.errors import UsageError
-from nodectl.ledger.history.database import FILE, HistoryError
+from nodectl.errors import UnreachableError, UsageError
+from nodectl.ledger.history.database import FILE, HistoryError, mark_of
 from nodectl.model.host import Host
 
 if TYPE_CHECKING:
@@ -49,7 +49,12 @@ def include_cordoned(envvar: str) -> click.Option:
 
 def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
     """Return the hosts that are not cordoned, and name the others on stderr; UsageError where none is left."""
-    holds = _held(app, hosts)
+    try:
+        holds = _held(app, hosts)
+    except HistoryError as error:
+        raise UnreachableError(
+            f"which hosts are cordoned cannot be told: {error.message}", f"{error.remedy}; or {_NAME} here"
+        ) from error
     _say(_LEFT_OUT, holds)
     left = tuple(host for host in hosts if host.name not in holds)
     if holds and not left:
@@ -62,13 +67,16 @@ def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
 
 
 def _with_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
-    _say(_TAKEN_IN, _held(app, hosts))
+    note_cordoned(app, hosts, _TAKEN_IN)
     return tuple(hosts)
 
 
-def note_cordoned(app: App) -> None:
-    """Say which of the hosts that are looked at are cordoned."""
-    _say("in the ledger", _held(app, app.hosts))
+def note_cordoned(app: App, hosts: Sequence[Host], what: str = "in the ledger") -> None:
+    """Say which of the hosts are cordoned, or that it cannot be told."""
+    try:
+        _say(what, _held(app, hosts))
+    except HistoryError as error:
+        note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
 
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
@@ -90,15 +98,15 @@ def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
 
 
 def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Event]]:
-    """Return the cordoned ones; a ledger that cannot be read costs a line, and nobody's work."""
-    if not (state_dir() / FILE).is_file():  # nothing was ever kept; or a device, by which some keep nothing
+    """Return the cordoned ones; HistoryError if a ledger that was kept is missing, empty or cannot be read."""
+    path = state_dir() / FILE
+    if path.is_char_device() or not (path.exists() or mark_of(path).exists()):
         return {}
-    try:
-        with app.ledger() as ledger:
-            return ledger.cordoned(host.name for host in hosts)
-    except HistoryError as error:
-        note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
-        return {}
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        what = "empty" if path.exists() else "missing"
+        raise HistoryError(f"{path} is {what}", f"restore it; if no host was cordoned: rm -f {path} {mark_of(path)}")
+    with app.ledger() as ledger:
+        return ledger.cordoned(host.name for host in hosts)
 
 
 def _say(what: str, holds: Mapping[str, Sequence[Event]]) -> None:

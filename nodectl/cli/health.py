@@ -88,7 +88,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
-        note_cordoned(app)
+        note_cordoned(app, app.hosts)
     hook = app.on_event() if app.replay is None else ()
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}

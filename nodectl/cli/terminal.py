@@ -29,6 +29,8 @@ def safe(text: str) -> str:
 
 # of a command that follows a job, said at its start
 TO_LEAVE = "Ctrl-C stops the job; close the terminal to leave it running"
+# of a line that a person reads; files and JSON have all of it
+_LINE_CHARS = 4096
 # narrower than that no table can be read, nor broken into lines
 _LEAST_COLUMNS = 20
 _LONG_CHARS = 1 << 20
@@ -41,12 +43,19 @@ def terminal_width() -> int:
 
 def result(text: str) -> None:
     """Print a result, to stdout."""
-    click.echo(safe(text))
+    click.echo(_shown(text))
 
 
 def note(text: str) -> None:
     """Print anything that is not the result, to stderr."""
-    click.echo(safe(text), err=True)
+    click.echo(_shown(text), err=True)
+
+
+def _shown(text: str) -> str:
+    return "\n".join(
+        line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}… ({len(line) - _LINE_CHARS} more characters)"
+        for line in safe(text).split("\n")
+    )
 
 
 class LinePrinter:

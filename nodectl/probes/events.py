@@ -10,41 +10,51 @@ from nodectl.common import bounded_json
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import FrameError, Reader
-from nodectl.transport.base import Transport
+from nodectl.transport.base import KEPT_BYTES, Transport
 from nodectl.transport.payload import INSTALL_PYTHON, run_payload
 
 Event = dict[str, Any]
 # as shells tell of a signal in an exit status
 _SIGNALLED = 128
 _NO_PROGRAM = 127
+_NOISE_BYTES = 64 << 10
+_COMPLAINT_CHARS = 4096
 _REMEDIES = {signal.SIGKILL: "the kernel does so where memory is short: see its log there"}
 
 
 class Events:
-    """Collects the events of one run; give `add` to Transport.run as `on_output`."""
+    """Collects the events of one run, 16 MiB at most; give `add` to Transport.run as `on_output`."""
 
     def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
         self.all: list[Event] = []
         # the moment of the monotonic clock at which it said something last
         self.heard_at = 0.0
         self._on_event = on_event
-        self._noise: list[bytes] = []
-        self._reader = Reader(self._noise.append)
+        self._noise = b""
+        self._left_bytes = KEPT_BYTES
+        self._reader = Reader(self._add_noise)
         self._arrived = threading.Condition()
 
     def add(self, stream: str, data: bytes) -> None:
         """Take output as it comes; what is no event is kept as noise, for the reason of a failure."""
         self.heard_at = time.monotonic()
         if stream != "stdout":
-            self._noise.append(data)
+            self._add_noise(data)
             return
         try:
             texts = self._reader.feed(data)
         except FrameError as error:
-            self._noise.append(f"{error}\n".encode())
+            self._add_noise(f"\n{error}\n".encode())
             return
         for text in texts:
-            self._text(text)
+            self._left_bytes -= len(text)
+            if self._left_bytes >= 0:
+                self._text(text)
+            else:
+                self._add_noise(f"\nits answer is longer than {KEPT_BYTES >> 20} MiB\n".encode())
+
+    def _add_noise(self, data: bytes) -> None:
+        self._noise = (self._noise + data)[-_NOISE_BYTES:]
 
     def end(self) -> None:
         """End the run: wake all that wait for an event."""
@@ -64,8 +74,8 @@ class Events:
 
     def complaint(self) -> str:
         """Return the last line that the program printed on stderr."""
-        lines = b"".join(self._noise).decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        lines = self._noise.decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:_COMPLAINT_CHARS] if lines else ""
 
     def cut(self) -> str:
         """Return why what came last cannot be read; "" where it ended with a whole event."""
@@ -79,7 +89,7 @@ class Events:
         try:
             event = bounded_json.loads(text)
         except ValueError as error:
-            self._noise.append(f"its answer cannot be read: {error}\n".encode())
+            self._add_noise(f"\nits answer cannot be read: {error}\n".encode())
             return
         if isinstance(event, dict) and event.get("event") == "beat":
             return

@@ -72,8 +72,12 @@ class CallTransport(Transport):
         stdin: bytes | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """See Transport.run."""
-        return self.call(Call(host, argv, timeout_s, stdin, on_output))
+        """See Transport.run; whatever goes wrong with one host is that host's result."""
+        call = Call(host, argv, timeout_s, stdin, on_output)
+        try:
+            return self.call(call)
+        except Exception as error:
+            return Output(call).lost(f"{type(error).__name__}: {error}", "look at its variables in the inventory")
 
     @abstractmethod
     def call(self, call: Call) -> CommandResult:

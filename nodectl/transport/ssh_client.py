@@ -166,8 +166,11 @@ def open_socket(target: Target, deadline: float) -> socket.socket:
     if target.proxy_command is not None:
         return _proxied(target.proxy_command)
     bind = target.rules.bind_address
-    address = _address(target.address, target.port, target.rules.family)
-    sock = socket.create_connection(address, timeout=_left(deadline), source_address=(bind, 0) if bind else None)
+    try:
+        address = _address(target.address, target.port, target.rules.family)
+        sock = socket.create_connection(address, timeout=_left(deadline), source_address=(bind, 0) if bind else None)
+    except UnicodeError:  # an empty label, or one of more than 63 characters
+        raise OSError(f"{target.address!r} is no host name") from None
     for level, option, value in _SOCKET_OPTIONS:
         sock.setsockopt(level, option, value)
     return sock

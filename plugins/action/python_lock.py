@@ -85,7 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         folder = Path(constants.DEFAULT_LOCAL_TMP if looking else arguments["folder"] or constants.DEFAULT_LOCAL_TMP)
         lock = Path(arguments["folder"]) / lock_name(arguments) if arguments["folder"] else None
         try:
-            if lock and lock.is_file() and (looking or not _versions_alone(lock)):
+            if lock and lock.is_file():
                 return {**result, **_answer(read(lock), lock)}
             if self._task.check_mode and not looking:
                 return {**result, "changed": False, "lock": str(lock or ""), "pins": [], "locked": []}
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             path = folder / lock_name(arguments)
             with (folder / ".making").open("w") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
-                if not path.is_file() or (not looking and _versions_alone(path)):
+                if not path.is_file():
                     result["warnings"] = self._make(path, arguments, looking, host, task_vars)
             return {**result, **_answer(read(path), lock)}
         except LockError as error:
@@ -101,8 +101,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
 
     def _make(self, path: Path, arguments: dict[str, Any], looking: bool, host: str, task_vars: Any) -> list[str]:
         """Resolve and write the lock, and return warnings; LockError where that cannot be."""
-        if path.is_file():  # of an earlier nodectl: its versions stay
-            arguments["constraints"] = [*arguments.get("constraints", ()), *_versions_alone(path)]
         uv = str(arguments.pop("controller_uv", ""))
         why_not, where = "", "the controller"
         locked = [] if looking else _resolved_here(arguments, uv)
@@ -121,10 +119,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             write(path, judged.values(), where)
         except LockError as error:
             raise LockError(f"{where} resolved to what is no lock: {error}; nothing was kept or installed") from None
+        if not why_not or task_vars.get("nodectl_lab"):  # a lab host is this machine
+            return []
         kept = (
             f"the versions and digests of {len(judged)} packages in {path} are those that {where} chose, for all hosts"
         )
-        return [f"{kept} of this kind: {why_not}; read them before you trust them"] if why_not else []
+        return [f"{kept} of this kind: {why_not}; read them before you trust them"]
 
     def _borrowed(self, uv: str) -> str:
         """Copy the controller's uv into the folder of this task on the host, which goes with the task."""
@@ -143,16 +143,8 @@ def _needs_of(wheel: Path) -> list[str]:
     return [str(need) for need in needs if "extra ==" not in str(need)]
 
 
-def _versions_alone(path: Path) -> list[str]:
-    """Return the pins of a lock that an earlier nodectl wrote, without digests; [] for a lock with them."""
-    lines = read(path)
-    return lines if lines and all(re.fullmatch(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", line) for line in lines) else []
-
-
 def _answer(lines: list[str], lock: Path | None) -> dict[str, Any]:
     """Return what a task registers; LockError for a lock that somebody spoilt."""
-    if lock and lock.is_file() and _versions_alone(lock):
-        return {"changed": False, "lock": str(lock), "pins": lines, "locked": []}
     try:
         locked = python_lock.read(lines)
     except LockError as error:

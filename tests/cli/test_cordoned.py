@@ -21,7 +21,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def test_nothing_is_made_where_nothing_was_kept(app: App, tmp_path: Path) -> None:
-    cordoned.note_cordoned(app)
+    cordoned.note_cordoned(app, app.hosts)
     assert not list((tmp_path / "state").rglob("*.sqlite"))
 
 

@@ -113,6 +113,23 @@ def test_commands_for_slurm(asked: Asked, kept: Ledger) -> None:
     assert resume == ["scontrol", "update", "NodeName=node07", "State=RESUME"]
 
 
+@pytest.mark.parametrize("damage", ["missing", "empty", "a folder", "other bytes"])
+def test_nothing_starts_if_cordons_cannot_be_read(asked: Asked, kept: Ledger, tmp_path: Path, damage: str) -> None:
+    kept.cordon("node02", "wrong bits", "me@here")
+    kept.close()
+    kept.path.unlink()
+    if damage == "a folder":
+        kept.path.mkdir()
+    elif damage != "missing":
+        kept.path.write_bytes(b"" if damage == "empty" else b"x" * 5000)
+    (tmp_path / "job.py").write_text("print(1)\n")
+    launch = ("launch", "-e", "launcher_path=/bin/true", "--dry-run", str(tmp_path / "job.py"))
+    for command in (launch, ("accept", "--dry-run")):
+        done = asked("-l", "here", *command)
+        assert done.returncode == 3 and "which hosts are cordoned cannot be told: " in done.stderr, done.stderr
+    assert asked("-l", "here", *launch, "--include-cordoned").returncode == 0
+
+
 def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger, tmp_path: Path) -> None:
     kept.cordon("node02", "wrong bits", "me@here")
     kept.cordon("node07", "a thermal paste", "me@here")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodectl.cli.terminal import DeclinedError, ask
+from nodectl.cli.terminal import DeclinedError, ask, result
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.provision.outlook import described
@@ -96,3 +96,8 @@ def test_hosts_are_shown_together_by_profiles_with_those_that_may_reboot() -> No
     assert any(line.endswith(": n[1-3],x1") for line in described(hosts, [], allow_reboot=True) if "reboot" in line)
     allowed = described([*hosts, *fleet(1, nodectl_allow_reboot="yes")], [], allow_reboot=False)
     assert any(line.endswith(": n1") for line in allowed if "reboot" in line)
+
+
+def test_a_long_line_of_a_host_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    result("a\n" + "x" * 5000)
+    assert capsys.readouterr().out == f"a\n{'x' * 4096}… (904 more characters)\n"

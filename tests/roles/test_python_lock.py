@@ -174,18 +174,3 @@ def test_a_lock_has_what_is_wanted() -> None:
 def test_a_host_cannot_name_a_file_of_the_controller(tmp_path: Path) -> None:
     said = play(tmp_path, "node01", machine="../../../../authorized")
     assert "node01 says machine" in said and "nothing was locked or installed" in said, said
-
-
-@pytest.mark.slow
-def test_a_lock_of_an_earlier_version_keeps_its_versions_and_gets_digests(tmp_path: Path) -> None:
-    wheels = tmp_path / "wheels"
-    wheel(wheels, "torch", "9.1", needs=("sympy",))
-    wheel(wheels, "sympy", "1.0")
-    play(tmp_path, "early")
-    (lock,) = (tmp_path / "locks").glob("*.txt")
-    lock.write_text("# resolved once on early\nsympy==1.0\ntorch==9.1\n", encoding="utf-8")
-    wheel(wheels, "sympy", "2.0")
-    assert "late has sympy==1.0 torch==9.1" in play(tmp_path, "late")
-    assert lock_of(tmp_path).splitlines()[0] == locked_line(wheels, "sympy", "1.0")
-    lock.write_text("# edited\ntorch==9.1 --extra-index-url http://127.0.0.1:9\n", encoding="utf-8")
-    assert "is no lock" in play(tmp_path, "late")

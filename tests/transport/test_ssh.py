@@ -148,6 +148,18 @@ def test_refused_connection_is_a_result(sshd: Sshd, transport: Transport) -> Non
     )
 
 
+@pytest.mark.parametrize("address", ["gpu07..example.com", f"{'x' * 64}.example.com"])
+def test_a_mistyped_address_is_that_hosts_result(transport: Transport, address: str) -> None:
+    done = transport.run(Host("gpu07", address), ["true"], timeout_s=60)
+    assert done.outcome is Outcome.UNREACHABLE and f"'{address}' is no host name" in done.error
+
+
+def test_whatever_fails_with_one_host_is_its_result(monkeypatch: pytest.MonkeyPatch, transport: Transport) -> None:
+    monkeypatch.setattr(ssh, "target_of", lambda _: 1 / 0)
+    done = transport.run(Host("a", "a"), ["true"], timeout_s=60)
+    assert (done.outcome, done.error) == (Outcome.UNREACHABLE, "ZeroDivisionError: division by zero")
+
+
 def test_a_key_that_is_not_let_in(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=30)

@@ -54,6 +54,11 @@ FILE = "history.sqlite"
 WAIT_S = 30.0
 
 
+def mark_of(path: Path) -> Path:
+    """Return the empty file that says that there was a database: without it cordoned hosts would take part."""
+    return path.with_name(f"{path.name}.kept")
+
+
 class HistoryError(NodectlError):
     """The history cannot be read or written; nothing of it has been changed."""
 
@@ -75,6 +80,7 @@ class Database:
             with self.errors():
                 self._refuse_foreign()
                 create(self.connection)
+                mark_of(path).touch(mode=0o600)
         except BaseException:
             self.connection.close()
             raise

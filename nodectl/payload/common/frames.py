@@ -12,7 +12,7 @@ import sys
 from typing import Any, Callable, List, Tuple, Type, Union
 
 VERSION = 1
-MOST_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
 _MARK = b"nodectl-frame/"
 _HEAD = re.compile(rb"nodectl-frame/([0-9]{1,4}) ([0-9]{1,9}) ")
 _BEGUN_HEAD = re.compile(rb"nodectl-frame/[0-9]{0,4}(?: [0-9]{0,9})?")
