@@ -15,6 +15,7 @@ import click
 
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common.access import Access
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.transport.fanout import FORKS
 
@@ -52,6 +53,8 @@ class App:
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
     # of a command that puts work on hosts: which of those that are selected it is given
     narrow: Callable[[App, tuple[Host, ...]], tuple[Host, ...]] | None = None
+    # what an option makes of a value of nodectl.toml: the same as of one that is typed
+    read_setting: Callable[[str, Any], Any] = lambda _, value: value
     # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
     typed: set[str] = field(default_factory=set)
@@ -66,13 +69,14 @@ class App:
         output: str | None,
         forks: int | None,
         typed: Collection[str] = (),
+        read_setting: Callable[[str, Any], Any] = lambda _, value: value,
         **access: Any,
     ) -> App:
         """Make an App of flags over the nodectl.toml beside the inventory; `access` is as Access has it.
 
         `typed` are the names of the options that the command line has; the others' values come from NODECTL_*.
         """
-        app = cls(inventory_sources=(), limit=None, replay=None, output="table", forks=FORKS)
+        app = cls((), limit=None, replay=None, output="table", forks=FORKS, read_setting=read_setting)
         values = {"limit": limit, "replay": replay, "output": output, "forks": forks, **access}
         for name, value in values.items():
             app.take(name, value, typed=name in typed)
@@ -103,7 +107,14 @@ class App:
         self.inventory_sources = sources
         self.settings = _read_settings(sources)
         for name in _DEFAULTS.keys() - self.given:
-            self._set(name, self.settings.get(name) or _DEFAULTS[name])
+            value = self.settings.get(name)
+            self._set(name, _DEFAULTS[name] if value is None else self._read(name, value))
+
+    def _read(self, name: str, value: Any) -> Any:
+        try:
+            return self.read_setting(name, value)
+        except click.BadParameter as error:
+            raise UsageError(f"{_settings_path(self.inventory_sources)}: {name} = {value!r}: {error.message}") from None
 
     def _value(self, name: str) -> tuple[str, ...]:
         return self.inventory_sources if name == "inventory" else tuple(getattr(self.access, name))
@@ -130,6 +141,33 @@ class App:
         if unknown := sorted(set(self.settings) - set(known)):
             path = _settings_path(self.inventory_sources)
             raise UsageError(f"{path}: nothing reads {unknown[0]}", "correct its name, or remove it")
+
+    def named_settings(self, command: click.Command, table: Mapping[str, Any], section: str) -> dict[str, Any]:
+        """Return a section by the names of the command's parameters; UsageError for a key that nothing there reads.
+
+        A key is an option without its dashes. Plain values in the section of a group are for the commands below it.
+        """
+        below: dict[str, click.Command] = {}
+        if isinstance(command, click.Group):
+            context = click.Context(command, obj=self)
+            found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+            below = {name: child for name, child in found.items() if child is not None}
+        takers = [command, *below.values()]
+        options = [(option, param) for taker in takers for param in taker.params for option in param.opts]
+        names = {option.strip("-").replace("-", "_"): param.name for option, param in options}
+        names |= {str(param.name): param.name for _, param in options}
+        values: dict[str, Any] = {}
+        for key, value in table.items():
+            inner, name = below.get(key), names.get(key.replace("-", "_"))
+            if isinstance(value, dict) and inner is not None:
+                values[key] = self.named_settings(inner, value, f"{section}.{key}")
+            elif name is not None:
+                values[name] = value
+            else:
+                path = _settings_path(self.inventory_sources)
+                hint = meant(key, [*names, *below])
+                raise UsageError(f"{path}: [{section}]: nothing reads {key}", f"{hint}correct its name, or remove it")
+        return values
 
     @property
     def json(self) -> bool:

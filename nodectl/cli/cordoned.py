@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,10 +29,13 @@ _LEFT_OUT, _TAKEN_IN = "left out", "taken in all the same"
 def _narrow(ctx: click.Context, _: click.Parameter, include: bool) -> None:
     app = ctx.find_object(App)
     if app is not None:
-        app.narrow = _with_cordoned if include else _without_cordoned
+        refuses = ctx.command.name in _REFUSE
+        app.narrow = _with_cordoned if include else partial(_without_cordoned, refuses=refuses)
 
 
 _NAME = "--include-cordoned"
+# what puts a job on hosts, or judges them, does not start if it cannot be told which are cordoned
+_REFUSE = ("launch", "accept")
 _SETTINGS: dict[str, Any] = {
     "is_flag": True,
     "callback": _narrow,
@@ -47,11 +51,14 @@ def include_cordoned(envvar: str) -> click.Option:
     return click.Option([_NAME], envvar=envvar, **_SETTINGS)
 
 
-def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
+def _without_cordoned(app: App, hosts: Sequence[Host], *, refuses: bool) -> tuple[Host, ...]:
     """Return the hosts that are not cordoned, and name the others on stderr; UsageError where none is left."""
     try:
         holds = _held(app, hosts)
     except HistoryError as error:
+        if not refuses:
+            _say_unknown(error)
+            return tuple(hosts)
         raise UnreachableError(
             f"which hosts are cordoned cannot be told: {error.message}", f"{error.remedy}; or {_NAME} here"
         ) from error
@@ -76,7 +83,11 @@ def note_cordoned(app: App, hosts: Sequence[Host], what: str = "in the ledger") 
     try:
         _say(what, _held(app, hosts))
     except HistoryError as error:
-        note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
+        _say_unknown(error)
+
+
+def _say_unknown(error: HistoryError) -> None:
+    note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
 
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:

@@ -359,7 +359,8 @@ def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if typed or name not in app.given:
         app.take(name, value, typed=typed)
     if name == "inventory":
-        ctx.default_map = app.defaults_for(ctx.command_path.split()[1:])
+        path = ctx.command_path.split()[1:]
+        ctx.default_map = app.named_settings(ctx.command, app.defaults_for(path), ".".join(path))
     elif name == "output" and isinstance(param.type, click.Choice) and not ctx.resilient_parsing:
         _settle_form(app, ctx, param.type.choices)
 

@@ -119,9 +119,17 @@ def _undeclared(name: str) -> str:
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
     typed = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    ctx.obj = App.create(typed=typed, **options)
+    params = {param.name: param for param in cli.params}
+
+    def read_setting(name: str, value: Any) -> Any:
+        several = params[name].multiple and not isinstance(value, list)
+        return params[name].type_cast_value(ctx, [value] if several else value)
+
+    ctx.obj = App.create(typed=typed, read_setting=read_setting, **options)
     ctx.obj.refuse_unknown_settings({*commands(), *options, "on_event"})
-    ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in commands()}
+    name = ctx.invoked_subcommand or ""
+    if (command := cli.get_command(ctx, name)) and (table := ctx.obj.defaults_for([name])):
+        ctx.default_map = {name: ctx.obj.named_settings(command, table, name)}
     ctx.call_on_close(ctx.obj.close)
 
 

@@ -73,6 +73,26 @@ def test_flags_then_environment_then_settings(seen: Any, tmp_path: Path) -> None
     assert seen("-i", inventory, "-l", "flag", "group", "leaf")[0] == "flag"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("forks = -1", "nodectl.toml: forks = -1: -1 is not in the range 1<=x<=1024."),
+        ('output = "xml"', "nodectl.toml: output = 'xml': 'xml' is not one of"),
+        ("[exec]\ntimeout = nan", "nan is not a time"),
+        ("[exec]\ntimeot = 3", "nodectl.toml: [exec]: nothing reads timeot\n  try: did you mean timeout? correct"),
+        ("[probe.tcp]\nstreams = 2\nstraems = 2", "[probe.tcp]: nothing reads straems"),
+        ("[exce]\ntimeout = 3", "nodectl.toml: nothing reads exce"),
+        ("limit = 7", "matches '7'"),
+    ],
+)
+def test_a_setting_is_read_as_an_option_is(nodectl: Any, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "hosts").write_text("a ansible_connection=local\n")
+    (tmp_path / "nodectl.toml").write_text(text)
+    command = ["probe", "tcp"] if "probe" in text else ["exec", "--", "true"]
+    done = nodectl("-i", str(tmp_path / "hosts"), *command, check=False)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
 def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "nodectl.toml").write_text("limit = \n")
     outcome = CliRunner().invoke(root.cli, ["-i", str(tmp_path / "hosts"), "facts"])

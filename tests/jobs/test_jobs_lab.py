@@ -183,7 +183,7 @@ def test_a_project_travels_and_finds_its_checkpoints(
     ]
     done = shell.run(*argv, "1", "2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("answer 42 in code, found []\n") == 3
+    assert done.stdout.count("answer 42 in code, found [") == 3
     assert "without 1 secret or hidden place (.env)" in done.stderr
     job = shell.job("last")
     assert shell.lab.ssh(shell.lab.hosts[0], f"ls -A ~/.local/state/nodectl/jobs/{job['id']}/code").split() == [
