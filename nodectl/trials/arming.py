@@ -196,9 +196,9 @@ class TrialPlaybooks:
 
     def put_on(self, hosts: Sequence[Host], profile: str) -> PlaybookRun:
         """Put a tuning profile on by tune.yml, and verify it; its Python is the one that a guard takes away."""
-        variables = {"ansible_python_interpreter": f"{TRIALS}/{self.trial}/python3"}
+        variables: dict[str, Any] = {"ansible_python_interpreter": f"{TRIALS}/{self.trial}/python3"}
         if profile != OWN:
-            variables[TUNING] = plain(profile)
+            variables |= {TUNING: plain(profile), "kernel_settings_live_only": True}
         return self._run("trial_on", hosts, variables, profile)
 
     def take_off(self, hosts: Sequence[Host], purpose: str) -> PlaybookRun:

@@ -68,7 +68,7 @@ def read_live(key: str, root: str) -> Live:
     return Live(value)
 
 
-def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Plan:
+def plan(settings: list[Setting], held: Held, read: Callable[[str], Live], live_only: bool = False) -> Plan:
     """Pure: what these settings make of a host of which `read(key)` is the state.
 
     What is asked for is always in the drop-in, also where the live kernel has it: by `sysctl -w`, it would be gone at
@@ -84,6 +84,8 @@ def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Pl
             done.refusals.append(f"{key}: {live.reason}; correct its name, or load first what brings it")
         elif live.kind == NO_KEY:
             done.refusals.append(f"{key} is no kernel setting: {live.reason}")
+        elif live.kind == kernel_values.LATER and live_only:
+            done.refusals.append(f"{key}: a trial sets live values only, and {live.reason}; load or create it first")
         elif live.kind == kernel_values.LATER:
             done.lasting[key] = wanted
             done.report.append(f"{key}: {wanted} is written for the next boot only, because {live.reason}")
@@ -158,7 +160,9 @@ def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
     The file never has what the kernel refuses.
     """
     path, held = module.params["file"], Held(module.params["record"])
-    changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read)
+    changes, entries, lasting, report, warnings, refusals = plan(
+        module.params["settings"], held, read, module.params["live_only"]
+    )
     if refusals:
         module.fail_json(msg="; ".join(refusals) + ": nothing was changed")
     warn_not_settable(module, warnings)
@@ -196,6 +200,7 @@ def main() -> None:
             "file": {"type": "path", "required": True},
             "record": {"type": "path", "required": True},
             "root": {"type": "path", "default": "/proc/sys"},
+            "live_only": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
