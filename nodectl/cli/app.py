@@ -186,7 +186,7 @@ class App:
         from nodectl.common.paths import without_state
 
         if lost := without_state():
-            note(f"warning: {lost}")
+            note(f"warning: {lost}: nothing is kept of this run")
 
     @cached_property
     def inventory(self) -> Inventory | Here:

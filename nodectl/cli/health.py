@@ -80,7 +80,6 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     if asked.listed:
         _list(app)
         return
-    app.only_looks()
     if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
     if asked.drain:

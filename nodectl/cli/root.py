@@ -22,7 +22,9 @@ from nodectl.cli.app import App
 from nodectl.cli.completing import complete, completes
 from nodectl.cli.guide import by_task, epilog, with_examples
 from nodectl.cli.options import global_options, take_global_options
+from nodectl.common.paths import unwritable_state
 from nodectl.common.spelling import meant
+from nodectl.errors import UnreachableError
 
 # a full disk, a file system that is read-only or fails, no more files for this process
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
@@ -44,6 +46,13 @@ def commands() -> dict[str, str]:
         if head and head[1] == (path.parent.name if path.stem == "__init__" else path.stem):
             helps[head[1]] = head[2]
     return helps
+
+
+# what goes on, with a warning, if nothing can be kept; and what is nothing without what is kept
+_WITHOUT_STATE = frozenset(
+    ("bench", "exec", "export", "facts", "health", "hostkeys", "init", "jobs", "probe", "record", "report", "topology")
+)
+_NEED_STATE = frozenset(("accept", "history", "lab", "launch", "ledger", "provision", "rollback", "tune"))
 
 
 class _ReaderGoneError(Exception):
@@ -128,6 +137,10 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
     ctx.obj = App.create(typed=typed, read_setting=read_setting, **options)
     ctx.obj.refuse_unknown_settings({*commands(), *options, "on_event"})
     name = ctx.invoked_subcommand or ""
+    if name in _WITHOUT_STATE:
+        ctx.obj.only_looks()
+    elif name in _NEED_STATE and (reason := unwritable_state()):
+        raise UnreachableError(reason, "make room there, or set XDG_STATE_HOME to a folder that you may write")
     if (command := cli.get_command(ctx, name)) and (table := ctx.obj.defaults_for([name])):
         ctx.default_map = {name: ctx.obj.named_settings(command, table, name)}
     ctx.call_on_close(ctx.obj.close)
@@ -179,7 +192,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         show_error(error.message, error.remedy)
         status = error.exit_status
     except OSError as error:
-        status = 1 if told_of_this_machine(error) else report_bug(error)
+        status = 3 if told_of_this_machine(error) else report_bug(error)
     except Exception as error:
         status = report_bug(error)
     sys.exit(status if isinstance(status, int) else 0)

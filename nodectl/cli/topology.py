@@ -61,7 +61,6 @@ def topology(app: App, asked: _Options) -> None:
     3 if anything could not be told or reached, else 0.
     """
     with_fabric = asked.with_fabric or asked.fabric_from is not None
-    app.only_looks()
     wanted = _hosts_for(app, asked.fabric_from)
     looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
     judged = _judge(wanted, looked, asked.fabric_from, asked.max_hops) if with_fabric else None

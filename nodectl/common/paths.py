@@ -45,20 +45,21 @@ def state_dir() -> Path:
 
 
 def without_state() -> str:
-    """Keep the state of this process in a passing folder where the state folder cannot be written; why, else empty.
+    """Keep the state of this process in a passing folder if the state folder cannot be written; return why, or ""."""
+    if reason := unwritable_state():
+        os.environ["XDG_STATE_HOME"] = passing = tempfile.mkdtemp(prefix="nodectl-")
+        atexit.register(shutil.rmtree, passing, ignore_errors=True)
+    return reason
 
-    For commands that only look.
-    """
-    reason = os.strerror(errno.EACCES)
+
+def unwritable_state() -> str:
+    """Return why nothing can be written to the state folder (`PATH: No space left on device`), or ""."""
     try:
-        if os.access(state_dir(), os.W_OK | os.X_OK):
-            return ""
+        with tempfile.TemporaryFile(dir=state_dir()) as file:
+            file.write(bytes(4096))
     except OSError as error:
-        reason = error.strerror or str(error)
-    text = f"{folders()[0]}: {reason}: nothing is kept of this look"
-    os.environ["XDG_STATE_HOME"] = passing = tempfile.mkdtemp(prefix="nodectl-")
-    atexit.register(shutil.rmtree, passing, ignore_errors=True)
-    return text
+        return f"{folders()[0]}: {error.strerror or error}"
+    return ""
 
 
 def cache_dir() -> Path:

@@ -24,9 +24,9 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(INVENTORY)
     place = tmp_path / "file" / "state"
     done = nodectl(
-        "-i", str(tmp_path / "hosts.yml"), "exec", "--", "true", stdout=subprocess.PIPE, XDG_STATE_HOME=str(place)
+        "-i", str(tmp_path / "hosts.yml"), "history", "list", stdout=subprocess.PIPE, XDG_STATE_HOME=str(place)
     )
-    assert done.returncode == 1
+    assert done.returncode == 3
     first, second = done.stderr.splitlines()[-2:]
     assert first.startswith(f"nodectl: {place}") and "XDG_STATE_HOME" in second
     assert "Traceback" not in done.stderr and "internal error" not in done.stderr
@@ -35,7 +35,7 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_full_standard_output() -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         done = nodectl("profile", "list", stdout=full.fileno())
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stderr.splitlines()[0] == "nodectl: what nodectl writes: No space left on device"
     assert "internal error" not in done.stderr
 
