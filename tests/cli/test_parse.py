@@ -1,6 +1,7 @@
 """`nodectl parse`: files as operating systems save them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -29,3 +30,12 @@ def test_a_text_that_ends_within_a_line_is_told(tmp_path: Path) -> None:
     results = [CliRunner().invoke(root.cli, ["parse", "ibstat", str(path)]) for path in (whole, cut)]
     assert results[0].stdout == results[1].stdout
     assert ["ends within a line" in result.stderr for result in results] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"\0\x01" * 999, "no text: it holds zero bytes"), (b"a\n" * (9 << 20), "larger than 16 MiB")]
+)
+def test_what_no_tool_prints_is_refused_at_once(nodectl: Any, tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "file").write_bytes(data)
+    done = nodectl("parse", "dmesg", str(tmp_path / "file"), check=False)
+    assert (done.returncode, said in done.stderr) == (1, True), done.stderr
