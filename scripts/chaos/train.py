@@ -148,7 +148,7 @@ def _train(options: argparse.Namespace) -> None:
             if int(done) % _EVERY == 0:
                 whole = {"weights": weights, "speed": speed, "done": done, "noise": noise.get_state()}
                 torch.save(whole, "step.tmp")  # on the host's own disk, which may be full
-                shutil.copy("step.tmp", folder / "step.tmp")
+                shutil.move("step.tmp", folder / "step.tmp")
                 (folder / "step.tmp").replace(folder / f"step-{int(done):06}.pt")
                 for old in sorted(folder.glob("step-*.pt"))[:-2]:
                     old.unlink()
