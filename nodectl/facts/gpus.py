@@ -48,6 +48,8 @@ _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
 _ATTACHED = re.compile(r"^Attached v?GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
 _HEADER_CHARS = 4096
+# of a program's own fault; the collector ends what takes too long by others
+_CRASHES = (4, 6, 7, 8, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +103,19 @@ def _read_gpus(recording: Recording) -> Gpus:
         (_LIST, _from_list),
     )
     reasons: list[Exception] = []
+    crash = _crash(recording)
     for key, way in ways:
         if key not in recording.entries:
+            continue
+        if crash and key == REPORT.key:
+            reasons.append(UnknownError(crash))
             continue
         try:
             # the driver is loaded and answers: none is a number here, not a failure
             return (
                 Gpus(0, (), source=key, confirmed=True)
                 if _no_devices(recording, key)
-                else _compared(recording, way(recording))
+                else replace(told := _compared(recording, way(recording)), disputed=crash or told.disputed)
             )
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
@@ -117,6 +123,12 @@ def _read_gpus(recording: Recording) -> Gpus:
     if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
         return Gpus(0, (), lost)
     raise reasons[0] if reasons else UnrecordedError(f"{REPORT.key} is not in the recording")
+
+
+def _crash(recording: Recording) -> str:
+    """Return which signal ended nvidia-smi -q, or "": what it had printed by then is no report."""
+    number = (_status(recording, REPORT.key) or 0) - 128
+    return f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:

@@ -21,6 +21,7 @@ from tests.checks.gpus import MODEL, all_with, count, eight, gpu
 from tests.checks.table import DENIED, UNREAD, Case, dgx, found, plain, verify
 
 GPU7 = "GPU 7 (0000:77:00.0)"
+HOT = ("sw_thermal_slowdown",)
 FOUR = "NVIDIA GeForce RTX 4090"
 TABLE = {"gpus": Gpus(8, tuple(gpu(index) for index in range(8)))}
 NONE = Unread("absent", "nvidia-smi is not installed")
@@ -170,9 +171,18 @@ STATE = [
     Case("gpu_display", "ok", all_with(name=FOUR, display_active=True)),
     Case("gpu_temperature", "ok", eight()),
     Case("gpu_temperature", "warning", eight(temperature_c=86)),
-    Case("gpu_temperature", "failed", eight(temperature_c=89), action="drain"),
+    Case("gpu_temperature", "failed", eight(temperature_c=89, clock_event_reasons=HOT), action="drain"),
+    Case("gpu_temperature", "failed", eight(temperature_c=89, clock_event_reasons=None)),
+    # one number against all reasons: T.Limit 0 with 33 °C
+    Case("gpu_temperature", "warning", eight(temperature_c=33, temperature_limit_margin_c=0)),
     Case("gpu_temperature", "ok", eight(temperature_c=70, temperature_slowdown_c=None, temperature_limit_margin_c=17)),
-    Case("gpu_temperature", "failed", eight(temperature_c=88, temperature_limit_margin_c=-1)),
+    Case("gpu_temperature", "failed", eight(temperature_c=88, temperature_limit_margin_c=-1, clock_event_reasons=HOT)),
+    # Hopper slows down at -2, and not at 0
+    Case(
+        "gpu_temperature",
+        "warning",
+        eight(temperature_limit_margin_c=-1, temperature_slowdown_margin_c=-2, clock_event_reasons=HOT),
+    ),
     Case("gpu_memory_temperature", "ok", eight()),
     Case("gpu_memory_temperature", "warning", eight(memory_temperature_c=91)),
     Case("gpu_memory_temperature", "failed", eight(memory_temperature_c=95)),

@@ -48,6 +48,11 @@ def test_the_report_with_the_tables_indexes() -> None:
     assert [gpu.index for gpu in fact("gpus", nvidia_smi_q=REPORT).devices] == [0, 1]
 
 
+def test_a_report_that_crashes_leaves_what_the_query_lists() -> None:
+    gpus = fact("gpus", nvidia_smi_q=(139, "\n".join(REPORT.splitlines()[:12])), nvidia_smi_query=TABLE)
+    assert (gpus.source, gpus.count, gpus.disputed) == ("nvidia-smi-query", 2, "nvidia-smi -q was killed by signal 11")
+
+
 def test_a_shorter_command_stands_in_for_the_report() -> None:
     told = fact("gpus", nvidia_smi_q=124, nvidia_smi_query=(15, TABLE + LOST))
     assert (told.source, told.count, told.lost) == ("nvidia-smi-query", 2, ("0000:0F:00.0",))

@@ -137,7 +137,7 @@ def report(host: Subject) -> Iterator[Finding]:
     if host.gpus == 0 or not isinstance(gpus, Gpus):
         return
     if gpus.source != REPORT and gpus.count:
-        actual = f"only {gpus.source} was read"
+        actual = f"only {gpus.source} was read{gpus.disputed and f': {gpus.disputed}'}"
         remedy = "run `nvidia-smi -q` there: without it, memory, clocks, power and links of the GPUs are not known"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
     elif gpus.disputed:

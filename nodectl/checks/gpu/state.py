@@ -105,6 +105,8 @@ def _display(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, "a display is driven by it")
 
 
+# the reasons for which clocks are held down for heat
+_HOT = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"}
 GPU_TEMPERATURE_MARGIN_C_LIMIT = Threshold(
     "gpu_temperature_margin_c", 5, "nearer to the slowdown it comes with the next hot day"
 )
@@ -123,13 +125,16 @@ def _temperature(host: Subject, gpu: Gpu) -> Fault | None:
     margin = host.threshold(GPU_TEMPERATURE_MARGIN_C_LIMIT)
     limit, now = gpu.temperature_slowdown_c, gpu.temperature_c
     if gpu.temperature_limit_margin_c is not None:
-        left: float = gpu.temperature_limit_margin_c
+        # from Hopper on it slows down this far beyond T.Limit: -2
+        left: float = gpu.temperature_limit_margin_c - (gpu.temperature_slowdown_margin_c or 0)
     elif limit is not None and now is not None:
         left = limit - now
     else:
         return None
     if left > margin:
         return None
+    if left <= 0 and gpu.clock_event_reasons is not None and not set(gpu.clock_event_reasons) & _HOT:
+        return Fault(Status.WARNING, f"{now} °C, at its limit by T.Limit, but no clock is held down for heat")
     if left <= 0:
         return Fault(Status.FAILED, f"{now} °C: it slows down")
     return Fault(Status.WARNING, f"{now} °C, {left:g} °C below where it slows down")

@@ -214,6 +214,15 @@ class GpuStatus:
     temperature_limit_margin_c: int | None = _at(
         CELSIUS, "temperature/gpu_t_limit_temp|gpu_current_t_limit_temp|gpu_temp_tlimit"
     )
+    temperature_slowdown_margin_c: int | None = _at(
+        CELSIUS, "temperature/gpu_slowdown_t_limit_temp|gpu_temp_slow_tlimit_threshold"
+    )
+    temperature_shutdown_margin_c: int | None = _at(
+        CELSIUS, "temperature/gpu_shutdown_t_limit_temp|gpu_temp_max_tlimit_threshold"
+    )
+    temperature_max_operating_margin_c: int | None = _at(
+        CELSIUS, "temperature/gpu_max_operating_t_limit_temp|gpu_temp_max_gpu_tlimit_threshold"
+    )
     temperature_shutdown_c: int | None = _at(CELSIUS, "temperature/gpu_shutdown_temp|gpu_temp_max_threshold")
     temperature_slowdown_c: int | None = _at(CELSIUS, "temperature/gpu_slowdown_temp|gpu_temp_slow_threshold")
     temperature_max_operating_c: int | None = _at(
