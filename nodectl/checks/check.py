@@ -326,7 +326,8 @@ class Subject:
         if status in (Status.OK, Status.SKIPPED):
             remedy, action = "", "none"
         else:
-            remedy = remedy or check.remedy
+            # the remedy of the check is for damage that was seen
+            remedy = remedy or (LOOK_THERE if status is Status.UNKNOWN else check.remedy)
             action = "none" if status is Status.UNKNOWN else action or check.action
             actual = f"{AS_ROOT}: {actual}" if status is Status.UNKNOWN and self._is_denied_to_root(actual) else actual
         return Finding(

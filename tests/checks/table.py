@@ -9,11 +9,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from nodectl.checks.catalogue import declared
+from nodectl.checks.catalogue import checks, declared, launch_checks
 from nodectl.checks.check import Judgement, Subject, Threshold
 from nodectl.checks.counters import Previous
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
+from nodectl.model.status import Status
 from nodectl.profiles.resolve import Resolved, resolve
 
 UNREAD = Unread("unknown", "the output was cut")
@@ -98,6 +99,9 @@ def verify(module: ModuleType, case: Case) -> None:
         assert each.host == "n1" and each.actual
         assert bool(each.remedy) == (case.status not in ("ok", "skipped")), each
         assert case.action in (None, each.action)
+        # the remedy for damage never goes with what is not known
+        check = {**checks(), **launch_checks()}[each.check]
+        assert each.status is not Status.UNKNOWN or each.remedy != check.remedy or check.action == "none"
         assert each.action == "none" or case.status not in ("ok", "skipped")
 
 

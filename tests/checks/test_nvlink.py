@@ -89,7 +89,7 @@ NVLINK = [
     Case("nvlink_active", "failed", {"nvlink": ABSENT}, dgx()),
     Case("nvlink_active", "nothing", {"nvlink": UNREAD}, PCIE),
     Case("nvlink_active", "nothing", {"nvlink": ABSENT}),
-    Case("nvlink_active", "failed", untold("NVML: all links are inActive"), dgx(), subject="GPU 0"),
+    Case("nvlink_active", "failed", untold("NVML: all links are inActive"), dgx(), subject="GPU 0", action="reset GPU"),
     Case("nvlink_active", "skipped", untold("NVML: all links are inActive")),
     Case("nvlink_active", "skipped", untold("Nvlink queries are not supported for Devices in MIG mode")),
     Case("nvlink_active", "unknown", untold(None), dgx(), subject="GPU 0"),

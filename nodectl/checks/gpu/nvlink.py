@@ -129,8 +129,9 @@ def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> 
     # one text stands for all links of a GPU that uses none of them
     if "inactive" in actual.lower():
         joined = [other for other in gpus if other.name == gpu.name and _active(other)]
-        is_fault = _is_linked(host) or (joined and not _is_bridged(gpu) and not _by_carrier(joined))
-        status = Status.FAILED if is_fault else Status.SKIPPED
+        if _is_linked(host) or (joined and not _is_bridged(gpu) and not _by_carrier(joined)):
+            return _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, "inactive: all links", "reset GPU")
+        status = Status.SKIPPED
     return host.finding(
         NVLINK_ACTIVE, status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
     )
