@@ -85,7 +85,9 @@ def _gpus(rows: Sequence[Mapping[str, float | None]]) -> Gpus | None:
     powers = [power for row in rows if (power := row["power_w"]) is not None]
     limits = [limit for row in rows if (limit := row["limit_w"]) is not None]
     use = sum(uses) / len(uses) if uses else None
-    return Gpus(len(rows), use, sum(powers) if powers else None, sum(limits) if limits else None, gpus_wait(rows))
+    lost = tuple(int(row["index"] or 0) for row in rows if row.get("lost"))
+    power, limit = sum(powers) if powers else None, sum(limits) if limits else None
+    return Gpus(len(rows) - len(lost), use, power, limit, gpus_wait(rows), lost)
 
 
 def compared(before: Pulse | None, now: Pulse) -> Pulse:
@@ -107,10 +109,14 @@ def compared(before: Pulse | None, now: Pulse) -> Pulse:
 
 
 def stalls(pulses: Sequence[Pulse], *, quiet_s: float, waits_s: float) -> list[str]:
-    """Sentences: no host has written for `quiet_s`; GPUs that are in use and draw little for `waits_s`."""
+    """Return sentences: lost GPUs; no output for `quiet_s`; GPUs that are in use and draw little for `waits_s`."""
     running = [pulse for pulse in pulses if pulse.state == "running"]
     ages = [pulse.output_age_s for pulse in running if pulse.output_age_s is not None]
-    sentences = []
+    sentences = [
+        f"{pulse.host}: GPU {', '.join(map(str, pulse.gpus.lost))} is lost: drain and reboot the node when the job ends"
+        for pulse in pulses
+        if pulse.gpus and pulse.gpus.lost
+    ]
     if ages and min(ages) > quiet_s:
         sentences.append(f"no output on any host for {min(ages):.0f} s: it may hang")
     waiting = [pulse for pulse in running if pulse.waits_s >= waits_s]

@@ -226,6 +226,7 @@ class GpuRow(TypedDict):
     use_percent: Number | None
     power_w: Number | None
     limit_w: Number | None
+    lost: NotRequired[Number]
 
 
 class BytesRow(TypedDict):

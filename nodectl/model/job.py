@@ -177,13 +177,17 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The GPUs of a host together; the power of those that tell it; `wait`: all are in use, and draw little."""
+    """The GPUs of a host together; the power of those that report it; `wait`: all are in use, and draw little.
+
+    `lost` are the indexes of those that the driver cannot reach; `count` is without them.
+    """
 
     count: int
     use_percent: float | None
     power_w: float | None
     limit_w: float | None
     wait: bool = False
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,13 @@ def test_rates_are_from_one_look_to_the_next_and_not_over_a_restart() -> None:
     assert compared(first, read_pulse("node01", {**later, "attempt": 2})).steps_per_s is None
 
 
+def test_a_lost_gpu_is_named() -> None:
+    text = "0, 90, 600.00, 700.00, 1024, 81559\n3, " + ", ".join(["[GPU is lost]"] * 5) + "\n"
+    pulse = read_pulse("node01", row(gpus=gpu_rows(text)))
+    assert pulse.gpus is not None and (pulse.gpus.count, pulse.gpus.lost) == (1, (3,))
+    assert stalls([pulse], quiet_s=1e9, waits_s=1e9)[0].startswith("node01: GPU 3 is lost: ")
+
+
 def test_gpus_that_are_in_use_and_draw_little_wait() -> None:
     assert read_pulse("node01", row(gpus=gpus(100, 600))).gpus == Gpus(2, 100.0, 600.0, 1400.0)
     looks = [read_pulse("node01", row(gpus=gpus(100, 110), time_s=50.0 + 10 * number)) for number in range(4)]

@@ -155,6 +155,10 @@ def boot_id() -> str:
     return text(Path("/proc/sys/kernel/random/boot_id"))
 
 
+# how nvidia-smi, which exits with 0, prints a value of a GPU that it cannot reach
+LOST = "GPU is lost"
+
+
 def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
     """Return what nvidia-smi prints; None where there is none, it fails or hangs."""
     return printed(["nvidia-smi", *args], timeout_s)

@@ -91,7 +91,7 @@ def _gpus(plan: Dict[str, Any]) -> str:
 
     try:
         done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            ["nvidia-smi", "--query-gpu=index,memory.total", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=_GPU_S,
@@ -99,7 +99,10 @@ def _gpus(plan: Dict[str, Any]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nvidia-smi: {error}"
-    answering = len(done.stdout.split())
+    lines = done.stdout.splitlines()
+    lost = [f"GPU {line.partition(',')[0]}" for line in lines if machine.LOST in line]
     if done.returncode:
         return f"nvidia-smi ended with {done.returncode}: {(done.stderr or done.stdout).strip()[:200]}"
-    return f"{answering} of {wanted} GPUs answer" if answering < wanted else ""
+    if lost:
+        return f"lost: {', '.join(lost)}"
+    return f"{len(lines)} of {wanted} GPUs answer" if len(lines) < wanted else ""

@@ -140,10 +140,14 @@ def gpus(most_s: float = _GPU_S) -> List[Dict[str, Optional[float]]]:
 
 
 def gpu_rows(text: str) -> List[Dict[str, Optional[float]]]:
-    """Read nvidia-smi's CSV; a value that it does not have (`[N/A]`) is None."""
+    """Read nvidia-smi's CSV; a value that it does not have (`[N/A]`) is None, and `lost` is 1 for a lost GPU."""
     names = ("index", "use_percent", "power_w", "limit_w", "memory_mib", "memory_total_mib")
-    rows = [[_float(field) for field in line.split(",")] for line in text.splitlines() if line.strip()]
-    return [dict(zip(names, row)) for row in rows if len(row) == len(names)]  # noqa: B905 - Python 3.8
+    rows = []
+    for line in text.splitlines():
+        row = [_float(field) for field in line.split(",")]
+        if len(row) == len(names):
+            rows.append({**dict(zip(names, row)), "lost": float(machine.LOST in line)})  # noqa: B905 - Python 3.8
+    return rows
 
 
 def _float(text: str) -> Optional[float]:
