@@ -248,11 +248,8 @@ def test_what_no_repository_and_no_index_has_is_refused_before_anything_changes(
 def test_an_unreachable_host_does_not_hold_up_the_others(
     provision: Provision, fleet: Callable[..., str], lab4: Any
 ) -> None:
-    path = Path(fleet(node01={}, node02={}))
-    document = yaml.safe_load(path.read_text())
-    document["all"]["children"]["lab"]["hosts"]["node02"]["ansible_port"] = 9  # nobody listens there
-    path.write_text(yaml.safe_dump(document))
-    status, answer, said = provision("--tags", "launcher", inventory=str(path))
+    nobody_listens = {"ansible_port": 9}
+    status, answer, said = provision(*SETTINGS, inventory=fleet(node01={}, node02=nobody_listens))
     assert status == 3, said
     assert answer["hosts"]["node02"]["unreachable"] == 1 and answer["hosts"]["node01"]["unreachable"] == 0
     assert answer["hosts"]["node01"]["ok"] > 3 and answer["hosts"]["node01"]["failed"] == 0
