@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,17 @@ class Cli:
         if check and done.returncode != 0:
             pytest.fail(f"nodectl {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+    @contextmanager
+    def lab(self, name: str, hosts: int, *options: str) -> Iterator["LabUnderTest"]:
+        """A lab of its own, which goes with the block."""
+        inventory = self("lab", "up", "-n", str(hosts), "--name", name, *options).stdout.strip()
+        try:
+            status = json.loads(self("lab", "status", "--name", name, "--output", "json").stdout)
+            names = tuple(host["name"] for host in status["hosts"])
+            yield LabUnderTest(inventory, status, names, status["ssh_config"])
+        finally:
+            self("lab", "down", "--name", name)
 
 
 def _started(
@@ -201,9 +212,5 @@ def lab_machine() -> None:
 @pytest.fixture(scope="session")
 def lab4(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """Four hosts for the whole session; tests leave them as they found them."""
-    name = f"tests-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "4", "--name", name).stdout.strip()
-    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-    hosts = tuple(host["name"] for host in status["hosts"])
-    yield LabUnderTest(inventory, status, hosts, status["ssh_config"])
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"tests-{os.getpid()}", 4) as lab:
+        yield lab

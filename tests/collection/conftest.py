@@ -140,10 +140,8 @@ def _installed(wanted: Sequence[str], python: Path) -> subprocess.CompletedProce
 @pytest.fixture(scope="session")
 def one_host(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """A lab of one host: what roles set there goes with it."""
-    name = f"collection-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "1", "--name", name).stdout.strip()
-    yield LabUnderTest(inventory, {}, ("node01",), str(Path(inventory).with_name("ssh_config")))
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"collection-{os.getpid()}", 1) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -72,15 +72,12 @@ class Operator:
 @pytest.fixture(scope="module")
 def fleet_lab(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """Three hosts and the one that stands before the third; `ops` on the second has a password."""
-    name = f"same-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "4", "--name", name).stdout.strip()
-    lab = LabUnderTest(inventory, {}, (*HOSTS, JUMP), str(Path(inventory).with_name("ssh_config")))
-    lab.ssh("node02", "useradd -m -s /bin/bash ops && install -d -o ops -m 700 ~ops/.ssh")
-    lab.ssh("node02", "install -o ops -m 600 ~/.ssh/authorized_keys ~ops/.ssh/")
-    argv = ["ssh", "-F", lab.ssh_config, "node02", "chpasswd; echo 'ops ALL=(ALL) ALL' > /etc/sudoers.d/ops"]
-    subprocess.run(argv, input=f"ops:{SUDO_PASSWORD}\n", text=True, check=True, capture_output=True)
-    yield lab
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"same-{os.getpid()}", 4) as lab:
+        lab.ssh("node02", "useradd -m -s /bin/bash ops && install -d -o ops -m 700 ~ops/.ssh")
+        lab.ssh("node02", "install -o ops -m 600 ~/.ssh/authorized_keys ~ops/.ssh/")
+        argv = ["ssh", "-F", lab.ssh_config, "node02", "chpasswd; echo 'ops ALL=(ALL) ALL' > /etc/sudoers.d/ops"]
+        subprocess.run(argv, input=f"ops:{SUDO_PASSWORD}\n", text=True, check=True, capture_output=True)
+        yield lab
 
 
 @pytest.fixture(scope="module", params=CORES)

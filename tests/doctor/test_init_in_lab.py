@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Cli
+
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def dressed(nodectl: Callable[..., Any], lab_machine: None) -> Iterator[str]:
+def dressed(nodectl: Cli, lab_machine: None) -> Iterator[str]:
     """The inventory of two hosts that are dressed as rtx4090-3."""
-    name = "tests-init"
-    yield nodectl("lab", "up", "-n", "2", "--as", "rtx4090-3", "--name", name).stdout.strip()
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab("tests-init", 2, "--as", "rtx4090-3") as lab:
+        yield lab.inventory
 
 
 @pytest.fixture(scope="module")

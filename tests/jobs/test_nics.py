@@ -131,19 +131,15 @@ def test_recorded_ranks_of_a_dressed_lab_get_the_nic_at_their_gpu(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "show.py").write_text("import os; print(os.environ['LOCAL_RANK'], os.environ.get('NCCL_IB_HCA'))")
-    name = f"tests-nics-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "1", "--as", "dgx-a100", "--name", name).stdout.strip()
-    try:
+    with nodectl.lab(f"tests-nics-{os.getpid()}", 1, "--as", "dgx-a100") as lab:
         place = "cat > /usr/local/bin/ranks && chmod 755 /usr/local/bin/ranks"
-        config = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)["ssh_config"]
-        subprocess.run(["ssh", "-F", config, "node01", place], input=_RANKS, text=True, check=True)
+        subprocess.run(["ssh", "-F", lab.ssh_config, "node01", place], input=_RANKS, text=True, check=True)
         words = ("launch", "-e", "launcher_path=/usr/local/bin/ranks", "--nproc-per-node", "8", "--nic-binding", "gpu")
-        done = nodectl("-i", inventory, *words, "show.py")
+        done = nodectl("-i", lab.inventory, *words, "show.py")
         for rank in (0, 1, 7):
             assert f"node01 | {rank} ={A100[rank]}\n" in done.stdout
-        shown = nodectl("-i", inventory, *words, "--dry-run", "show.py").stdout
+        shown = nodectl("-i", lab.inventory, *words, "--dry-run", "show.py").stdout
         assert f"NCCL_IB_HCA\n  node01  local rank 0  ={A100[0]}\n" in shown
-        refused = nodectl("-i", inventory, *words[:-4], "--nproc-per-node", "9", *words[-2:], "show.py", check=False)
+        nine = (*words[:-4], "--nproc-per-node", "9", *words[-2:])
+        refused = nodectl("-i", lab.inventory, *nine, "show.py", check=False)
         assert refused.returncode == 1 and "9 ranks, and 8 GPUs" in refused.stderr
-    finally:
-        nodectl("lab", "down", "--name", name)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.jobs.export.templates import render
-from tests.conftest import Cli, LabUnderTest
+from tests.conftest import Cli
 from tests.jobs.slurm_cluster import SHARED, SlurmCluster, slurm_on
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -73,12 +73,7 @@ _WORK = f"{SHARED}/work"
 
 @pytest.fixture(scope="module")
 def cluster(nodectl: Cli, lab_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    name = f"slurm-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "3", "--name", name).stdout.strip()
-    try:
-        status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-        hosts = tuple(host["name"] for host in status["hosts"])
-        lab = LabUnderTest(inventory, status, hosts, status["ssh_config"])
+    with nodectl.lab(f"slurm-{os.getpid()}", 3) as lab:
         share = Path(nodectl.env["XDG_CACHE_HOME"]) / "nodectl" / "lab-share"
         with slurm_on(lab, share, tmp_path_factory.mktemp("slurm")) as made:
             for place, text in {
@@ -90,8 +85,6 @@ def cluster(nodectl: Cli, lab_machine: None, tmp_path_factory: pytest.TempPathFa
             }.items():
                 put(made, place, text)
             yield made
-    finally:
-        nodectl("lab", "down", "--name", name)
 
 
 def put(cluster: SlurmCluster, place: str, text: str, mode: str = "755") -> None:

@@ -111,9 +111,8 @@ def fleet(request: pytest.FixtureRequest, nodectl: Cli, lab_machine: None) -> It
     torch_venv()
     name = f"accept-{request.param}"
     dressed = [] if request.param == "plain" else ["--as", request.param]
-    inventory = nodectl("lab", "up", "-n", "8", "--name", name, *dressed).stdout.strip()
-    yield Fleet(nodectl, name, inventory)
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(name, 8, *dressed) as lab:
+        yield Fleet(nodectl, name, lab.inventory)
 
 
 _FAULTS = {

@@ -41,9 +41,8 @@ def links(
 ) -> Iterator[Links]:
     cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("bdp"))})
     shape = ["--rate", request.param] if request.param else []
-    up = cli("lab", "up", "-n", "2", "--delay", "10ms", *shape, "--name", "bdp")
-    yield Links(cli, request.param, up.stdout.strip())
-    cli("lab", "down", "--name", "bdp")
+    with cli.lab("bdp", 2, "--delay", "10ms", *shape) as lab:
+        yield Links(cli, request.param, lab.inventory)
 
 
 def test_the_model_says_what_other_buffers_reach(links: Links) -> None:

@@ -36,11 +36,8 @@ def venv_inventory(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def lab2(nodectl: Cli) -> Iterator[LabUnderTest]:
     """Two hosts whose links may be given other rates; tests leave them at 500 Mbit/s."""
-    inventory = nodectl("lab", "up", "-n", "2", "--rate", "500mbit", "--name", _NAME).stdout.strip()
-    status = json.loads(nodectl("lab", "status", "--name", _NAME, "--output", "json").stdout)
-    hosts = tuple(host["name"] for host in status["hosts"])
-    yield LabUnderTest(inventory, status, hosts, status["ssh_config"])
-    nodectl("lab", "down", "--name", _NAME)
+    with nodectl.lab(_NAME, 2, "--rate", "500mbit") as lab:
+        yield lab
 
 
 def rates_of(nodectl: Cli, lab: LabUnderTest) -> set[str]:

@@ -61,10 +61,8 @@ class Fleet:
 def fleet(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     home = tmp_path_factory.mktemp("blame")
     cli = Cli({**cli_env, "XDG_STATE_HOME": str(home)})
-    inventory = cli("lab", "up", "-n", str(_HOSTS), "--rate", f"{_RATE_MBIT}mbit", "--name", "blame").stdout.strip()
-    status = json.loads(cli("lab", "status", "--name", "blame", "--output", "json").stdout)
-    yield Fleet(cli, inventory, {host["name"]: host["address"] for host in status["hosts"]})
-    cli("lab", "down", "--name", "blame")
+    with cli.lab("blame", _HOSTS, "--rate", f"{_RATE_MBIT}mbit") as lab:
+        yield Fleet(cli, lab.inventory, {host["name"]: host["address"] for host in lab.status["hosts"]})
 
 
 @pytest.mark.parametrize("seed", range(30))

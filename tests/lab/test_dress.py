@@ -12,8 +12,6 @@ from nodectl.lab.dress import RECORDED, hardware_commands, wardrobe_for
 from nodectl.recordings.folder import open_recording
 from tests.conftest import Cli, LabUnderTest
 
-QUERY = "index, uuid, serial\n0, GPU-925be680-6786-5653-edfc-0f1c7087259e, 1565020014800\n"
-
 
 def recording(path: Path, *hosts: str, **more: str) -> Path:
     for host in hosts:
@@ -63,14 +61,8 @@ class TestWardrobe:
 
 @pytest.fixture(scope="module")
 def dressed(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
-    name = f"dressed-{os.getpid()}"
-    try:
-        inventory = nodectl("lab", "up", "-n", "2", "--name", name, "--as", "dgx-a100").stdout.strip()
-        status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-        hosts = tuple(host["name"] for host in status["hosts"])
-        yield LabUnderTest(inventory, status, hosts, status["ssh_config"])
-    finally:
-        nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"dressed-{os.getpid()}", 2, "--as", "dgx-a100") as lab:
+        yield lab
 
 
 @pytest.mark.lab

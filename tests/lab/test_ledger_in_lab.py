@@ -22,10 +22,8 @@ def nodectl(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def inventory(nodectl: Cli) -> Iterator[str]:
-    try:
-        yield nodectl("lab", "up", "-n", "2", "--name", _NAME, "--as", "dgx-a100").stdout.strip()
-    finally:
-        nodectl("lab", "down", "--name", _NAME)
+    with nodectl.lab(_NAME, 2, "--as", "dgx-a100") as lab:
+        yield lab.inventory
 
 
 def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:

@@ -23,9 +23,8 @@ _MISSED_S = 30.0
 @pytest.fixture
 def lab(cli_env: dict[str, str], tmp_path: Path) -> Iterator[tuple[Cli, str]]:
     cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path)})
-    inventory = cli("lab", "up", "-n", "4", "--rate", "200mbit", "--name", "cut").stdout.strip()
-    yield cli, inventory
-    cli("lab", "down", "--name", "cut")
+    with cli.lab("cut", 4, "--rate", "200mbit") as made:
+        yield cli, made.inventory
 
 
 def test_a_cut_link_is_one_finding_and_is_not_waited_for(lab: tuple[Cli, str]) -> None:

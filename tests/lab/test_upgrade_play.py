@@ -27,12 +27,9 @@ _STACK = ("-e", "nodectl_stack=none")
 @pytest.fixture
 def fleet(cli_env: dict[str, str], tmp_path: Path) -> Iterator[Cli]:
     cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path / "state")})
-    lab = cli("lab", "up", "-n", str(len(_HOSTS)), "--name", _NAME).stdout.strip()
-    try:
-        cli("-i", lab, "init", str(tmp_path / "fleet"), "--from", ",".join(_HOSTS))
+    with cli.lab(_NAME, len(_HOSTS)) as lab:
+        cli("-i", lab.inventory, "init", str(tmp_path / "fleet"), "--from", ",".join(_HOSTS))
         yield Cli({**cli.env, "ANSIBLE_INVENTORY": str(tmp_path / "fleet" / "hosts.yml")})
-    finally:
-        cli("lab", "down", "--name", _NAME)
 
 
 def changed(cli: Cli) -> set[str]:

@@ -75,21 +75,17 @@ def _named(*names: str) -> list[Way]:
 @pytest.fixture(scope="module")
 def fleet(nodectl: Cli, lab_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """What ends with it: nobody has seen the password, and no file holds it, here or there."""
-    name, folder = f"rights-{os.getpid()}", tmp_path_factory.mktemp("rights")
-    inventory = nodectl("lab", "up", "-n", "2", "--name", name).stdout.strip()
-    try:
-        lab = LabUnderTest(inventory, {}, ("node01", "node02"), str(Path(inventory).with_name("ssh_config")))
+    folder = tmp_path_factory.mktemp("rights")
+    with nodectl.lab(f"rights-{os.getpid()}", 2) as lab:
         if "sudo" not in lab.ssh(lab.hosts[0], "command -v sudo"):
             pytest.skip("no sudo on the lab's hosts: install the package sudo on this machine")
         write_passwords(folder, str(Path(sys.executable).with_name("ansible-vault")))
-        nodectl("-i", inventory, "provision", "--yes", "--tags", "python,pytorch,launcher", timeout=600)
+        nodectl("-i", lab.inventory, "provision", "--yes", "--tags", "python,pytorch,launcher", timeout=600)
         with logins_on(lab, lab.hosts):
             with Watcher() as watcher:
                 yield Fleet(nodectl, lab, folder)
             left = files_with_password(lab, lab.hosts, {"state": str(folder / "state")})
         assert watcher.looks > 10 and watcher.seen == {} and left == {}
-    finally:
-        nodectl("lab", "down", "--name", name)
 
 
 def test_who_has_the_password_in_its_words_is_seen() -> None:

@@ -22,7 +22,6 @@ ARTICLES = {
 
 
 # what the recorded look is for another machine than the profile's
-_OF_THE_LOOK = {"gpu-count", "gpu-model", "nvswitch", "unverified", "gpus-not-seen"}
 
 
 def look(policy: str | None = None, **found: Any) -> HostLook:

@@ -64,11 +64,8 @@ class Fleet:
 @pytest.fixture(scope="session")
 def own_lab(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """Two hosts that no other test uses."""
-    name = f"back-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "2", "--name", name).stdout.strip()
-    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-    yield LabUnderTest(inventory, status, tuple(host["name"] for host in status["hosts"]), status["ssh_config"])
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"back-{os.getpid()}", 2) as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -31,10 +30,8 @@ SHOWS = {
 @pytest.fixture(scope="module")
 def two_hosts(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """A lab of its own: what the playbooks set there goes with it."""
-    name = f"playbooks-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "2", "--name", name).stdout.strip()
-    yield LabUnderTest(inventory, {}, ("node01", "node02"), str(Path(inventory).with_name("ssh_config")))
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"playbooks-{os.getpid()}", 2) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.resources import share_dir
 from tests.node_snapshot import described
 from tests.roles.run_module import run_module
-
-UTILS = share_dir() / "plugins" / "module_utils"
 
 
 class Node:

@@ -66,10 +66,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @pytest.fixture(scope="module")
 def gpu_host(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterator[LabUnderTest]:
     """One host of its own, since packages stay on it; the repository lies on it."""
-    name = f"nvidia-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "1", "--name", name).stdout.strip()
-    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-    lab = LabUnderTest(inventory, status, tuple(host["name"] for host in status["hosts"]), status["ssh_config"])
     packed = BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(repository.base_url_path, arcname=PLACE)
@@ -78,9 +74,9 @@ def gpu_host(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterato
     # the distribution's own source, as far as the roles need one; apt has read none yet, as on a fresh image
     distribution = f"echo 'deb [trusted=yes] file://{PLACE}/archive/x86_64/ /' > /etc/apt/sources.list"
     command = f"tar -C / -x && {quick} && {{ {distribution}; }} && echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/tests"
-    subprocess.run(["ssh", "-F", lab.ssh_config, lab.hosts[0], command], input=packed.getvalue(), check=True)
-    yield lab
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"nvidia-{os.getpid()}", 1) as lab:
+        subprocess.run(["ssh", "-F", lab.ssh_config, lab.hosts[0], command], input=packed.getvalue(), check=True)
+        yield lab
 
 
 @pytest.fixture

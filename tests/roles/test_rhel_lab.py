@@ -57,17 +57,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @pytest.fixture(scope="module")
 def rocky(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterator[LabUnderTest]:
     """One host of its own, since packages stay on it; the repository lies on it."""
-    name = f"rocky-{os.getpid()}"
-    inventory = nodectl("lab", "up", "-n", "1", "--name", name).stdout.strip()
-    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
-    lab = LabUnderTest(inventory, status, tuple(host["name"] for host in status["hosts"]), status["ssh_config"])
     packed = BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(repository.folder.parent, arcname=PLACE)
-    command = ["ssh", "-F", lab.ssh_config, lab.hosts[0], f"tar -C / -x && {{ {DRESS} }}"]
-    subprocess.run(command, input=packed.getvalue(), check=True)
-    yield lab
-    nodectl("lab", "down", "--name", name)
+    with nodectl.lab(f"rocky-{os.getpid()}", 1) as lab:
+        command = ["ssh", "-F", lab.ssh_config, lab.hosts[0], f"tar -C / -x && {{ {DRESS} }}"]
+        subprocess.run(command, input=packed.getvalue(), check=True)
+        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -49,21 +49,6 @@ class Fabric:
         return "\n".join(lines) + "\n"
 
 
-def two_level(hosts: int = 128, rails: int = 1, hosts_per_leaf: int = 16, spines: int = 8) -> Fabric:
-    """Leaf and spine, without oversubscription; each rail has leaves of its own below the same spines."""
-    fabric = Fabric()
-    for spine in range(spines):
-        fabric.add(f"spine{spine}")
-    for rail in range(rails):
-        for leaf in range(hosts // hosts_per_leaf):
-            fabric.add(f"leaf{rail}-{leaf}")
-            for up in range(hosts_per_leaf):
-                fabric.cable(f"leaf{rail}-{leaf}", f"spine{up % spines}")
-        for host in range(hosts):
-            fabric.host(f"node{host + 1:03}", f"mlx5_{rail}", f"leaf{rail}-{host // hosts_per_leaf}")
-    return fabric
-
-
 def three_level(pods: int = 8, leaves: int = 4, hosts_per_leaf: int = 4) -> Fabric:
     """Pods of leaves and spines below a core."""
     fabric = Fabric()

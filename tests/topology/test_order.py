@@ -10,10 +10,6 @@ def names(hosts: tuple[Host, ...]) -> list[str]:
     return [host.name for host in hosts]
 
 
-def _on(switch: str | None) -> dict[str, object]:
-    return {"nodectl_switch": switch} if switch else {}
-
-
 def test_hosts_of_a_switch_come_together_and_none_is_lost() -> None:
     switches = {"node017": "leaf2", "node018": "leaf2", "node001": "leaf1", "node002": "leaf1"}
     hosts = [
