@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.jobs.export.templates import render
 from tests.conftest import LabUnderTest
-from tests.roles.rendering import render
 from tests.torch_venv import torch_venv
 from tests.training_venv import training_venv
 

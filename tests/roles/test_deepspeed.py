@@ -14,8 +14,8 @@ import yaml
 from nodectl.checks.check import Subject
 from nodectl.checks.stack.imports import deepspeed, ranks
 from nodectl.facts.environment import DeepSpeed, Imported
+from nodectl.jobs.export.templates import render
 from nodectl.profiles.resolve import resolve
-from tests.roles.rendering import render
 from tests.training_venv import training_venv
 
 CONFIG: dict[str, Any] = {

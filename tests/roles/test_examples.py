@@ -29,7 +29,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py"))
 LOOKUPS = sorted(path.stem for path in (PLUGINS / "lookup").glob("*.py"))
 ROLES = sorted(path.parent.parent.name for path in share_dir().glob("roles/*/meta/argument_specs.yml"))
-OTHERS = {"lookup": LOOKUPS, "filter": sorted(FILTERS), "strategy": ["fleet"]}
+OTHERS = {"lookup": LOOKUPS, "filter": sorted(FILTERS)}
 _SPEC = ("type", "required", "default", "choices", "elements", "no_log", "aliases")
 
 
@@ -81,8 +81,7 @@ def test_a_modules_example_is_what_it_takes(name: str) -> None:
 def test_other_plugins_are_shown_by_their_own_names(kind: str, name: str) -> None:
     document = documents(kind, tuple(OTHERS[kind]))[name]
     assert document["doc"]["name"] == name and document["doc"]["short_description"]
-    if kind != "strategy":
-        assert f"nodectl.fleet.{name}" in document["examples"] and document["return"]
+    assert f"nodectl.fleet.{name}" in document["examples"] and document["return"]
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +113,13 @@ def test_a_filters_example_gives_what_it_says(name: str, variables: Mapping[str,
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_roles_example_is_what_it_takes(role: str) -> None:
-    main = documents("role", tuple(ROLES))[role]["entry_points"]["main"]
+def test_a_role_is_shown_with_its_arguments_and_an_example(role: str) -> None:
+    entries = documents("role", tuple(ROLES))[role]["entry_points"]
+    assert {"main", "validate", "verify"} <= entries.keys()
+    for entry in entries.values():
+        assert entry["short_description"]
+        assert all(option.get("description") for option in entry["options"].values())
+    main = entries["main"]
     plays = yaml.safe_load(main["examples"])
     given = list(_roles_of(plays, f"nodectl.fleet.{role}"))
     assert given, role

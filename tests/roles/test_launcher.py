@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.jobs.export.templates import render
 from nodectl.payload.jobs import outputs
-from tests.roles.rendering import render
 
 FAKE = """#!/usr/bin/env python3
 import json, os, sys

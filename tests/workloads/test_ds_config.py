@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nodectl.jobs.export.templates import render
 from nodectl.workloads.ds_config import Batch, agreed, batch_of, build, check_batch
-from tests.roles.rendering import render
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/deepspeed"
 DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
