@@ -38,8 +38,9 @@ def test_known_options(text: str, expected: SshOptions) -> None:
         ("-o BindInterface=eth1", "BindInterface"),
         ("-o KnownHostsCommand=/bin/keys", "KnownHostsCommand"),
         ("-o IdentitiesOnly=maybe", "maybe"),
-        ("-o StrictHostKeyChecking=no", "StrictHostKeyChecking"),
-        ("-o 'stricthostkeychecking accept-new'", "stricthostkeychecking"),
+        ("-o StrictHostKeyChecking=false", "StrictHostKeyChecking"),
+        ("-o 'StrictHostKeyChecking=\"no\"'", "StrictHostKeyChecking"),
+        ("-o 'stricthostkeychecking   accept-new'", "stricthostkeychecking"),
         ("-p", "-p"),
         ("-p ssh", "ssh"),
         ("host", "host"),
@@ -71,6 +72,7 @@ def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str) -> N
     ("variable", "value"),
     [
         ("ansible_host_key_checking", False),
+        ("ansible_ssh_host_key_checking", "no"),
         ("ansible_paramiko_host_key_auto_add", True),
         ("ansible_ssh_executable", "/tmp/ssh"),
         ("mitogen_via", "gate"),
@@ -90,6 +92,7 @@ def test_a_variable_by_which_keys_would_not_be_checked_is_refused_with_the_reaso
         ("StrictHostKeyChecking no", "stricthostkeychecking"),
         ("NoHostAuthenticationForLocalhost yes", "nohostauthenticationforlocalhost"),
         ("KnownHostsCommand /bin/keys", "knownhostscommand"),
+        ("VerifyHostKeyDNS yes", "verifyhostkeydns"),
     ],
 )
 def test_a_file_that_the_inventory_names_says_none_of_it_either(home: Path, line: str, named: str) -> None:
