@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
-from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, Process, with_fault, without_fault
+from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, Process
 
 STATE = LabState(
     spec=LabSpec(hosts=2, rate_bits=10**9, delay_s=0.01, loss=0.001, disk_bytes=2**30),
@@ -37,11 +37,6 @@ def test_a_damaged_journal_is_an_error_that_names_the_way_out(tmp_path: Path, te
     assert "lab down" in damaged.value.remedy
 
 
-def test_an_unfinished_lab_is_not_running(tmp_path: Path) -> None:
-    with pytest.raises(LabError):
-        LabFolder(tmp_path).running()
-
-
 def test_a_process_is_known_by_its_start_too() -> None:
     own = Process.of(os.getpid())
     assert own.alive
@@ -63,17 +58,6 @@ def test_a_process_that_has_ended_is_not_alive_even_as_a_zombie() -> None:
 def test_a_labs_name_is_no_path(name: str) -> None:
     with pytest.raises(UsageError):
         LabFolder.named(name)
-
-
-def test_names_follow_from_the_folder_and_fit_the_kernel(tmp_path: Path) -> None:
-    one, other = LabFolder(tmp_path / "a"), LabFolder(tmp_path / "b")
-    assert one.uplink != other.uplink and len(one.uplink) <= 15
-
-
-def test_faults_come_and_go_by_kind_and_host() -> None:
-    fault = FaultRecord("host-key", "node01")
-    assert with_fault(with_fault(STATE, fault), fault).faults == (*STATE.faults, fault)
-    assert without_fault(STATE, STATE.faults[0]).faults == ()
 
 
 def test_an_unknown_host_is_refused_with_the_known_ones() -> None:

@@ -115,7 +115,7 @@ def test_a_job_ends_well_in_private_and_is_read_from_any_offset(fleet: Fleet) ->
 
 @pytest.mark.parametrize("victim", [pytest.param("rank", marks=pytest.mark.slow), "supervisor"])
 def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: Fleet, victim: str) -> None:
-    job_id = fleet.launch(SEGMENTS + STUBBORN)
+    job_id = fleet.launch(SEGMENTS + STUBBORN, lease_s=3.0)
     fleet.wait_up(job_id, "up", 2)
     made = [Path(f"/dev/shm/{kind}{job_id}-{host}") for kind in ("psm_", "data_") for host in range(3)]
     try:
@@ -175,7 +175,7 @@ def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
 
 
 def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
+    job_id = fleet.launch(SLEEP, lease_s=3.0)
     fleet.wait_up(job_id, "up", 2)
     os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGKILL)
     fleet.wait_settled(job_id)
@@ -190,7 +190,7 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
 
 
 def test_no_rank_starts_before_every_host_was_heard(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP, start=[0, 2])
+    job_id = fleet.launch(SLEEP, start=[0, 2], start_deadline_s=3.0)
     fleet.wait_settled(job_id, [0, 2])
     states = [fleet.report(rank, job_id)["state"] for rank in (0, 2)]
     assert [state["state"] for state in states] == ["failed", "failed"]

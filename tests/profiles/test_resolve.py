@@ -28,13 +28,6 @@ def test_every_shipped_profile_is_valid_and_described(kind: str, name: str) -> N
     assert load_profile(kind, name).description
 
 
-def test_every_shipped_setting_says_why_and_where_from() -> None:
-    tuning = article().tuning
-    settings = [*tuning.sysctl.values(), *tuning.nccl.values(), *tuning.limits.values()]
-    assert len(settings) == 10
-    assert all(setting.why and setting.source and setting.origin for setting in settings)
-
-
 def test_stock_sets_nothing_but_the_base() -> None:
     variables = resolve("lab-cpu", "cpu", "stock").as_variables()
     assert variables["sysctl"] == [] and variables["nccl_env"] == {} and variables["warnings"] == []

@@ -119,13 +119,6 @@ def test_doctor_without_hosts_fits_its_schema(nodectl: Cli) -> None:
     assert problems("doctor", done.stdout) == []
 
 
-def test_parts_of_one_name_are_one() -> None:
-    seen: dict[str, Any] = {}
-    for name in documents.SHAPES:
-        for part, value in documents.schema(name)["$defs"].items():
-            assert seen.setdefault(part, value) == value, part
-
-
 def test_documents_are_found_with_their_commands() -> None:
     printed = documents.printed()
     assert set(documents.SHAPES) < set(printed)

@@ -34,9 +34,3 @@ def test_each_line_names_a_test_that_is_there(row: str) -> None:
     assert named, row
     for path, test in named:
         assert test in _tests(path), f"{path} has no {test}"
-
-
-def test_the_page_speaks_of_everybody() -> None:
-    whole = " ".join(_ROWS)
-    for whom in ("node", "login", "laptop", "index", "inventory", "recording"):
-        assert whom in whole, whom
