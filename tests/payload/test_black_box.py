@@ -21,7 +21,7 @@ def load():
     time.sleep(1000)
 for step in range(1, 5):
     os.write(1, b"step %d/100 loss 0.5\\n" % step)
-    time.sleep(1.0)
+    time.sleep(2.2)
 os.write(1, b"hangs\\n")
 load()
 """

@@ -80,7 +80,7 @@ def test_a_start_file_that_reads_takes_none_of_the_input(
 def test_a_start_file_that_keeps_the_input_is_told_soon(
     sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(ssh, "START_S", 2.0)
+    monkeypatch.setattr(ssh, "START_S", 1.0)
     marker = f"3{time.time_ns()}"
     host = sshd.with_start_file(text.format(marker=marker), tmp_path)
     try:
