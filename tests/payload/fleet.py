@@ -107,9 +107,13 @@ class Fleet:
             done = self.ctl(rank, command, job_id, str(rank), stdin=before + package)
             assert done.returncode == 0, done.stderr
         for rank in start or ():
-            done = self.ctl(rank, "start", job_id, stdin=_ENVIRONMENT)
-            assert done.returncode == 0, done.stderr
+            self.start(rank, job_id)
         return job_id
+
+    def start(self, rank: int, job_id: str) -> None:
+        """Start a received job on a host."""
+        done = self.ctl(rank, "start", job_id, stdin=_ENVIRONMENT)
+        assert done.returncode == 0, done.stderr
 
     def _package(self, job_id: str, script: str, args: Sequence[str], more: Mapping[str, Any]) -> bytes:
         hosts = [

@@ -277,14 +277,18 @@ def undisturbed() -> float:
     return loss
 
 
-def test_a_spare_goes_on_from_the_shared_checkpoint(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_spare_that_never_heard_the_lost_host_goes_on_from_the_shared_checkpoint(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     checkpoint = {"dir": str(tmp_path), "shared": True}
-    job_id = fleet.launch(LEARN, restarts=1, nodes=2, nproc_per_node=1, lease_s=3.0, checkpoint=checkpoint)
+    job_id = fleet.launch(
+        LEARN, start=(0, 1), restarts=1, nodes=2, nproc_per_node=1, lease_s=3.0, checkpoint=checkpoint
+    )
     fleet.wait((tmp_path / "step-3.json").exists)
-    assert fleet.report(2, job_id)["state"]["state"] == "spare"
     state = fleet.report(0, job_id)["state"]
     for pid in (state["containment"]["outer"], state["pid"]):
         os.kill(pid, signal.SIGKILL)
+    fleet.start(2, job_id)
     fleet.wait_settled(job_id)
     assert [fleet.report(rank, job_id)["state"]["state"] for rank in (1, 2)] == ["finished"] * 2
     assert fleet.report(1, job_id)["state"]["roster"] == [2, 1]

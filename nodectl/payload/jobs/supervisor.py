@@ -496,7 +496,8 @@ class Supervisor:
 
     def _is_broken(self) -> bool:
         """Tell whether this attempt has failed on any host."""
-        return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
+        failed = self.peers.lost or self.peers.failures or self.peers.any_here_in(hb.RESTING)
+        return self.state == hb.RESTING or bool(failed)
 
     def _test(self) -> News:
         """Find out whether this host can take part again, and its newest step; runs on the clerk's thread."""
