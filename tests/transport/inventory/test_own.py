@@ -20,6 +20,7 @@ _FILES = {
     "fleet/group_vars/all/a.yml": "a: 1\n",
     "group_vars/all.yml": "a: 1\n",
     "host_vars/node01.yml": "a: 1\n",
+    "profiles/mine.yml": "a: 1\n",
 }
 
 
