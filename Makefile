@@ -25,9 +25,9 @@ OF_LINUX := (Path|open|scandir|listdir|glob)[(]f?"/(proc|sys|dev/shm)|"C[.]UTF-8
 
 LINTERS := lint-mypy lint-ansible lint-rest
 
-.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean
+.PHONY: gpu-day $(LINTERS) collect build-site wheels nvidia-smi help demo dist docs site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs nvidia-smi site test test-all test-pages test-booted sanity faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -63,6 +63,10 @@ collect:
 wheels:
 	.venv/bin/python -m nodectl.provision.wheels
 
+# NVIDIA's nvidia-smi of two drivers and nvml.h, into .cache: the lab's hosts then have it on top of a simulated NVML
+nvidia-smi:
+	.venv/bin/python -m scripts.nvidia_smi
+
 # the tables of docs/ and the roles' READMEs, from what the code declares
 docs: setup
 	.venv/bin/python scripts/docs.py
@@ -78,6 +82,7 @@ build-site:
 
 # mypy first, since a test reads its cache; other linters take what the tests leave of the processors, and speak last
 test: setup
+	-@$(MAKE) --no-print-directory nvidia-smi
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels lint-mypy collect build-site
 	@mkdir -p .state && { nice -n 19 make --no-print-directory lint-ansible lint-rest >.state/lint.txt 2>&1 & linters=$$!; \
 	set -x; .venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL); tests=$$?; { set +x; } 2>/dev/null; \

@@ -100,10 +100,15 @@ def recording(box: Box) -> Recording:
 
 def fleet_of(text: str, folder: Path) -> RecordedFleet:
     """Write into `folder` a host with the GPUs of a short form, as `4 x rtx4090`; ProfileError where that is none."""
-    write_host(folder, replace(recording(_box(text)), host=_HOST))
+    write_host(folder, replace(host_of(text), host=_HOST))
     fleet = open_recording(str(folder))
     profiles = {**open_recording("rtx4090-3").profiles, "hardware": text}
     return replace(fleet, name=f"{text} (composed of the catalogue, not recorded)", made="composed", profiles=profiles)
+
+
+def host_of(text: str) -> Recording:
+    """Return a host with the GPUs of a short form; ProfileError if it is none."""
+    return recording(_box(text))
 
 
 def _box(text: str) -> Box:
@@ -165,7 +170,11 @@ def _block(block: str, number: int, card: Card) -> str:
         block,
     )
     ecc = "Enabled" if (not card.has_output) else "N/A"
-    return re.sub(r"(    ECC Mode\n\s+Current\s+:) .*\n(\s+Pending\s+:) .*", rf"\1 {ecc}\n\2 {ecc}", block)
+    block = re.sub(r"(    ECC Mode\n\s+Current\s+:) .*\n(\s+Pending\s+:) .*", rf"\1 {ecc}\n\2 {ecc}", block)
+    if card.has_output:
+        return block
+    block = re.sub(r"(SRAM Threshold Exceeded +:) N/A", r"\1 No", block)
+    return re.sub(r"([SD]RAM (?:Unc|C)orrectable.* :) N/A", r"\1 0", block)
 
 
 def _query(box: Box) -> str:

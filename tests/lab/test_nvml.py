@@ -1,0 +1,116 @@
+"""The real nvidia-smi on top of the simulated NVML prints what the state holds, and sets it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.facts.base import AbsentError, Fact
+from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
+from nodectl.lab.composed import host_of
+from nodectl.lab.nvml.state import state_of
+from nodectl.model.recording import Recording
+from tests.lab.nvml import Simulated, each_version, needs_nvidia_smi
+
+pytestmark = needs_nvidia_smi
+BOXES = (
+    *("8 x h100-80gb-hbm3", "8 x h200", "8 x a100-sxm4-80gb", "8 x b200", "4 x gb200", "8 x v100-sxm2-32gb"),
+    *("4 x l40s", "2 x t4", "4 x a10g", "2 x h100-pcie", "4 x rtx4090", "2 x a5000 + 1 x rtx3090"),
+)
+# the recordings that composed hosts begin with are of driver 580, which prints more than 535 and 550
+_NEWER = {"part_number", "addressing_mode", "recovery_action", "channel_repair_pending", "tpc_repair_pending"}
+_NEWER |= {"clock_event_counters_us", "fabric_clique_id", "fabric_cluster_uuid", "unavailable"}
+# driver 580 has no application clocks any more
+_OLDER = {"applications_graphics_clock_mhz", "applications_memory_clock_mhz"}
+
+
+def simulated(program: Path, folder: Path, box: str) -> tuple[Simulated, Recording]:
+    host = host_of(box)
+    (folder / "state").write_text(state_of(host))
+    return Simulated(program, folder / "state"), host
+
+
+def differences(one: Gpu, other: Gpu) -> dict[str, tuple[object, object]]:
+    names = [item.name for item in fields(Gpu) if item.name not in _NEWER | _OLDER]
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def links(fact: Fact[Any], host: Recording) -> Any:
+    try:
+        return fact.read(host)
+    except AbsentError as error:
+        return str(error)
+
+
+@each_version
+@pytest.mark.parametrize("box", BOXES)
+def test_readers_find_the_values_of_the_state(program: Path, box: str, tmp_path: Path) -> None:
+    smi, host = simulated(program, tmp_path, box)
+    printed = smi.recorded(host)
+    expected, gpus = GPUS_FACT.read(host), GPUS_FACT.read(printed)
+    assert gpus.disputed == "" and gpus.lost == () and gpus.warnings == ()
+    # Blackwell is unknown to both versions; V100 counts ECC by other memories
+    known = {"product_architecture"} if "b200" in box else set()
+    known |= {"ecc_sram_threshold_exceeded"} if " t4" in box or "v100" in box else set()
+    sram = {item.name for item in fields(Gpu) if "_sram_" in item.name} if "v100" in box else set()
+    for one, other in zip(expected.devices, gpus.devices, strict=True):
+        assert {*differences(one, other)} <= known | sram
+    for fact in (GPU_TOPOLOGY_FACT, P2P_FACT, NVLINK_FACT):
+        assert links(fact, printed) == links(fact, host)
+    for words in ((), ("-L",), ("-q", "-x")):
+        assert smi.run(*words).returncode == 0
+
+
+SETTINGS = (
+    ("-pm 0", "PersistenceMode", "0"),
+    ("-pl 450", "PowerManagementLimit", "450000"),
+    ("-lgc 300,1200", "GpuLockedClocks", "300 1200"),
+    ("-rgc", "GpuLockedClocks", "0 0"),
+    ("-lmc 2619", "MemoryLockedClocks", "2619 2619"),
+    ("-rmc", "MemoryLockedClocks", "0 0"),
+    ("-ac 2619,345", "ApplicationsClock.0", "345"),
+    ("-rac", "ApplicationsClock.0", "1980"),
+    ("-mig 1", "MigMode", "1 1"),
+    ("-e 0", "EccMode", "1 0"),
+    ("-c 3", "ComputeMode", "3"),
+)
+
+
+@each_version
+def test_settings_reach_the_state_of_the_named_gpu_alone(program: Path, tmp_path: Path) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    before = smi.values(0)
+    for words, key, value in SETTINGS:
+        assert smi.run("-i", "1", *words.split()).returncode == 0
+        assert smi.values(1)[key] == value
+    assert smi.values(0) == before
+    query = "--query-gpu=persistence_mode,power.limit,mig.mode.current,ecc.mode.pending,compute_mode"
+    assert smi.run("-i", "1", query, "--format=csv,noheader,nounits").stdout == (
+        "Disabled, 450.00, Enabled, Disabled, Exclusive_Process\n"
+    )
+
+
+@each_version
+@pytest.mark.parametrize(
+    ("words", "line", "status", "reason"),
+    [
+        ("-pl 900", "- Unused 0", 2, "not a valid power limit"),
+        # nvidia-smi exits with 0 if the driver refuses
+        ("-pl 450", "0 SetPowerManagementLimit !3", 0, "not supported"),
+        ("-lgc 300,1200", "0 SetGpuLockedClocks !3", 0, "not supported"),
+        ("-pm 0", "0 SetPersistenceMode !4", 4, "Permissions"),
+        ("-c 3", "0 Lost 1", 15, "lost"),
+    ],
+)
+def test_a_refused_setting_changes_nothing(
+    program: Path, words: str, line: str, status: int, reason: str, tmp_path: Path
+) -> None:
+    smi, _ = simulated(program, tmp_path, "1 x h100-80gb-hbm3")
+    smi.write(line)
+    before, done = smi.values(0), smi.run(*words.split())
+    assert (done.returncode, reason in done.stdout + done.stderr) == (status, True), done.stdout
+    assert smi.values(0) == before
