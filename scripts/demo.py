@@ -39,10 +39,9 @@ class DemoError(Exception):
     """A step did not do what it shows."""
 
 
-def shown(title: str, args: Sequence[str]) -> str:
-    """Print a heading and the command, run it, print its output as it comes, and return it."""
-    console.print(f"\n[bold cyan]── {title}[/]")
-    console.print(f"$ nodectl {shlex.join(args)}", style="bold", markup=False, soft_wrap=True)
+def shown(title: str, about: str, args: Sequence[str]) -> str:
+    """Print a heading, what to know about it and the command; run it, print its output as it comes, and return it."""
+    _announce(title, about, f"nodectl {shlex.join(args)}")
     # one stream, so that lines keep their order
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
@@ -56,9 +55,25 @@ def shown(title: str, args: Sequence[str]) -> str:
     return "".join(lines)
 
 
+def _announce(title: str, about: str, command: str) -> None:
+    console.print(f"\n[bold cyan]── {title}[/]")
+    console.print(about, markup=False)
+    console.print(f"$ {command}", style="bold", markup=False, soft_wrap=True)
+
+
+def bring_up(args: Sequence[str]) -> None:
+    """Bring the lab up and use its inventory for all further commands."""
+    about = "Each host is a set of namespaces of this machine, with its own network, files, processes and sshd."
+    _announce("A fleet on this machine", about, f"export ANSIBLE_INVENTORY=$(nodectl {shlex.join(args)})")
+    done = subprocess.run([NODECTL, *args], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise DemoError(f"`nodectl {shlex.join(args)}` exited with status {done.returncode}")
+    os.environ["ANSIBLE_INVENTORY"] = done.stdout.strip()
+
+
 def require_no_change(provision_output: str) -> None:
     """Raise DemoError unless the table of a second run shows 0 changed tasks on every host."""
-    changed = re.findall(r"^node\S*\s+\d+\s+(\d+)", provision_output, re.MULTILINE)
+    changed = re.findall(r"^node\S*\s+(\d+)", provision_output, re.MULTILINE)
     if not changed or any(int(count) for count in changed):
         raise DemoError("the second provision changed a host")
 
@@ -76,56 +91,72 @@ def training_result(output: str, hosts: int) -> str:
 
 def run(hosts: int, lab_options: Sequence[str]) -> Table:
     """Run all steps; return a table of their times."""
-    table = Table(title="What this machine has just done")
-    for name in ("step", "result"):
+    table = Table(title=f"What this machine has just done, on {os.cpu_count()} processors")
+    for name in ("command", "result"):
         table.add_column(name, overflow="fold")
     table.add_column("seconds", justify="right")
+    begun = started = time.monotonic()
 
-    def add(step: str, result: str, started: float) -> None:
-        table.add_row(step, result, f"{time.monotonic() - started:.1f}")
+    def add(command: str, result: str) -> None:
+        nonlocal started
+        now = time.monotonic()
+        table.add_row(command, result, f"{now - started:.1f}")
+        started = now
 
-    started = time.monotonic()
     ensure_lab_share(lambda text: console.print(text, markup=False, soft_wrap=True))
-    add("download", "PyTorch for the hosts, kept for the next run", started)
+    if time.monotonic() - started > 1:
+        add("(download)", "PyTorch for the hosts, kept for the next run")
     try:
-        started = time.monotonic()
-        up = ["lab", "up", "-n", str(hosts), *lab_options]
-        inventory = shown("A fleet on this machine", up).splitlines()[-1]
-        os.environ["ANSIBLE_INVENTORY"] = inventory
-        console.print(f"$ export ANSIBLE_INVENTORY={inventory}", style="bold", markup=False, soft_wrap=True)
-        add("lab up", f"{hosts} hosts, each with its own network, files and sshd", started)
+        bring_up(["lab", "up", "-n", str(hosts), *lab_options])
+        add("lab up", f"{hosts} hosts are up")
 
-        started = time.monotonic()
-        shown("Ansible provisions the hosts; it warns of limits that a lab host cannot raise", ["provision", "--yes"])
-        add("provision", "every host matches its profiles", started)
-
-        started = time.monotonic()
-        require_no_change(shown("A second run changes nothing", ["provision", "--yes"]))
-        add("provision again", "nothing to change", started)
-
-        started = time.monotonic()
-        shown("One command on all hosts", ["exec", "--", "uname", "-sr"])
-        add("exec", "identical output is shown once", started)
-
-        started = time.monotonic()
-        shown("Compare every host with its profiles and with the others", ["health"])
-        add("health", "no findings", started)
-
-        started = time.monotonic()
-        shown("Measure every network path", ["probe", "tcp", "--duration", "2", "--pairs", "ring"])
-        shown("Measure collectives over all hosts", ["probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3"])
-        add("probe", "the network, then collectives over all hosts", started)
-
-        started = time.monotonic()
-        add(
-            "launch",
-            training_result(
-                shown("Train a small transformer on all hosts; its last line is a summary in JSON", LAUNCH), hosts
-            ),
-            started,
+        about = (
+            "Ansible installs PyTorch and the launcher, and writes settings. The warnings name settings that have no "
+            "effect in a lab, whose hosts share this machine's limits and clock. A real host prints none of them. "
+            "`nodectl rollback` undoes a run."
         )
+        shown("Provision the hosts", about, ["provision", "--yes"])
+        add("provision", "PyTorch and the settings are on every host")
+
+        about = "The warnings are the same: each run names what it cannot set."
+        require_no_change(shown("Provision again: nothing changes", about, ["provision", "--yes"]))
+        add("provision", "the second run changed nothing")
+
+        shown("Run one command on all hosts", "Identical output is printed once.", ["exec", "--", "uname", "-sr"])
+        add("exec", "the same answer from every host")
+
+        about = (
+            "A profile describes what a host should be: its hardware, software and settings. Skipped are the two "
+            "limits and the clock, which a lab host cannot set. `--all` lists each check."
+        )
+        health = shown("Compare every host with its profiles and with the others", about, ["health"])
+        add("health", health.splitlines()[-1])
+
+        about = (
+            "iperf3 measures every pair of hosts in both directions. SPREAD is (highest - lowest) / median of a path's "
+            "repetitions. A hardware profile can set a floor, the least acceptable rate; the lab's profile sets none."
+        )
+        shown("Measure the network", about, ["probe", "tcp", "--duration", "1"])
+        add("probe tcp", "the rate of every path")
+
+        about = (
+            "NCCL needs GPUs; on these hosts gloo runs the same collectives over the network. All hosts share this "
+            "machine's processors, so a high SPREAD is normal here."
+        )
+        shown("Measure collectives", about, ["probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3"])
+        add("probe nccl", "the bandwidth of each collective, with gloo")
+
+        about = (
+            "A small transformer, one process on each host. A line of output is HOST | [LOCAL RANK] TEXT. Rank 0 "
+            "prints the loss, and at the end all figures as one JSON object, which docs/workloads.md explains."
+        )
+        add("launch", training_result(shown("Train on all hosts", about, LAUNCH), hosts))
     finally:
-        shown("Remove the fleet", ["lab", "down"])
+        about = "No process, mount or file of the hosts is left; the downloads stay in .cache."
+        shown("Remove the fleet", about, ["lab", "down"])
+    add("lab down", "nothing is left")
+    table.add_section()
+    table.add_row("all", "the demo passed", f"{started - begun:.1f}")
     return table
 
 

@@ -91,7 +91,7 @@ def up_(asked: _Options, name: str, yes: bool) -> None:
     with locked():
         state = up(folder, wanted, wardrobe)
     login = f"ssh -F {folder.ssh_config} {state.hosts[0].name}"
-    note(f"lab '{name}' is up: {state.spec.described()}, {state.subnet}; `{login}`")
+    note(f"lab '{name}' is up: {state.spec.described()}, network {state.subnet}; log in with `{login}`")
     result(str(folder.inventory))
 
 

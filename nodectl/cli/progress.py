@@ -24,19 +24,36 @@ def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: 
 
 
 def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
-    """Run the request on the hosts of these names: on a terminal a live line a host, else a line a change."""
+    """Run the request on the hosts of these names: on a terminal a live line a host, else a line for each change."""
     if not sys.stderr.isatty():
-        return provision(request, _print_event)
+        changes = _Changes()
+        try:
+            return provision(request, changes.add)
+        finally:
+            changes.flush()
     request.access.answers()  # asked for before the live lines, which would be drawn over the question
     with _live(names) as on_event:
         return provision(request, on_event)
 
 
-def _print_event(event: TaskEvent) -> None:
-    if event.diff:
-        note(f"{event.host}:\n{event.diff}")
-    elif event.outcome in ("changed", "failed", "unreachable"):
-        note(f"{event.host}  {event.outcome:11}  {event.task}")
+class _Changes:
+    """Prints a line for each task that changed a host or failed, after all hosts have run it."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, event: TaskEvent) -> None:
+        if event.outcome == "start":
+            self.flush()
+        elif event.diff:
+            note(f"{event.host}:\n{event.diff}")
+        elif event.outcome in ("changed", "failed", "unreachable"):
+            self._hosts.setdefault((event.outcome, event.task), []).append(event.host)
+
+    def flush(self) -> None:
+        for (outcome, task), hosts in self._hosts.items():
+            note(f"{fold(hosts)}  {outcome:11}  {task}")
+        self._hosts.clear()
 
 
 @contextmanager
@@ -80,14 +97,14 @@ def tell_messages(run: ProvisionRun) -> None:
 
 def show_table(run: ProvisionRun) -> None:
     """Print the tallies as the result, hosts with the same ones together."""
-    rows: dict[tuple[int, int, int, int], list[str]] = {}
+    rows: dict[tuple[int, int, int], list[str]] = {}
     for name, t in run.hosts.items():
-        rows.setdefault((t.failed, t.unreachable, t.changed, t.ok), []).append(name)
-    lines = [(fold(names), ok, changed, failed, gone) for (failed, gone, changed, ok), names in rows.items()]
+        rows.setdefault((t.failed, t.unreachable, t.changed), []).append(name)
+    lines = [(fold(names), changed, failed, gone) for (failed, gone, changed), names in rows.items()]
     width = max([len("hosts"), *(len(line[0]) for line in lines)])
-    result(f"{'hosts':{width}}  {'ok':>5} {'changed':>8} {'failed':>7} {'unreachable':>12}")
-    for hosts, ok, changed, failed, gone in lines:
-        result(f"{hosts:{width}}  {ok:5} {changed:8} {failed:7} {gone:12}")
+    result(f"{'hosts':{width}}  changed  failed  unreachable")
+    for hosts, changed, failed, gone in lines:
+        result(f"{hosts:{width}}  {changed:7}  {failed:6}  {gone:11}")
     note(f"run {run.run}")
 
 

@@ -166,8 +166,9 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
     count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
+    tests = f"{amount.repetitions} x {_seconds(options)} s each way"
     cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} in all"
-    note(f"tcp: pairs {mode}, {counted(count, 'pair')} in {cost}{given_up(options)}")
+    note(f"tcp: pairs {mode}: {counted(count, 'pair')}, {tests}; {cost}{given_up(options)}")
     pace = Pace(_NAME, len(rounds), note, whole_s)
 
     def measure(pair: Pair) -> ProbeResult:
@@ -327,8 +328,8 @@ def _path_remedy(reason: str) -> str:
 
 def _shown(given: Conditions) -> str:
     retransmits = given.get("retransmits")
-    counted = "" if retransmits is None else f", {retransmits} retransmits"
-    return f"{given.get('streams')} stream, {given.get('congestion')}{counted}"
+    again = "" if retransmits is None else f", {counted(retransmits, 'retransmit')}"
+    return f"{counted(given.get('streams'), 'stream')}, {given.get('congestion')}{again}"
 
 
 PROBE = Probe(

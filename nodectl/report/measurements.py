@@ -211,7 +211,7 @@ def _shares(series: Sequence[Series]) -> str:
     if not shares:
         are_references = members and all(member.conditions.get("reference") for member in members)
         compared = "; the values are compared with the fleet's median" if are_references else ""
-        return f"no floor is known{compared}"
+        return f"no floor is set{compared}"
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"

@@ -275,8 +275,7 @@ def reduced_bytes(size_bytes: int, world_size: int) -> int:
 def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
     """Return the summary of a training that sends so many bytes of gradients a step as they are."""
     sent_bytes = reduced_bytes(size_bytes, world_size)
-    same = {"bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
-    return {"kind": "none", "error_feedback": False, **same}
+    return {"kind": "none", "bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
 
 
 def _parts(bucket: Any) -> list[torch.Tensor]:

@@ -284,6 +284,7 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
     training = Training(workload, settings, group)
     resume(training)
     begun_at = training.step
+    _tell(group, f"training on {training.data.words}, {group.world_size} ranks, {training.total_steps} steps")
     if training.strategy.notice:
         _tell(group, training.strategy.notice)
     clock = Clock(group.device, training.total_steps - begun_at)
@@ -341,8 +342,8 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
     training.curve.append((round(sum(clock.durations_s), 3), loss))
     every = training.settings.log_every
     median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
-    speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
-    _tell(training.group, f"{_place(training)} loss {loss:.6f} {speed} on {training.data.words}")
+    speed = "warming up" if median_ms is None else f"median step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
+    _tell(training.group, f"{_place(training)} loss {loss:.6f} {speed}")
 
 
 def adapted(training: Training, clock: Clock) -> bool:
@@ -361,7 +362,7 @@ def note_figures(training: Training) -> None:
     training.evaluated.update(figures)
     summary = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
     if summary:
-        _tell(training.group, f"{_place(training)} {summary} on {training.data.words}")
+        _tell(training.group, f"{_place(training)} {summary}")
 
 
 def _place(training: Training) -> str:
@@ -478,7 +479,7 @@ def run(workload: Workload) -> None:
     """Train by the command line's options, as a rank of torchrun or alone."""
     settings = options.parse(workload)
     group = ranks.join(settings.device)
-    place = f"rank {group.rank}/{group.world_size} on {group.hostnames[group.rank]}"
+    place = f"rank {group.rank} on {group.hostnames[group.rank]}"
     print_now(
         f"{place}: local rank {group.local_rank}, device {group.device}, backend {group.backend}, pid {os.getpid()}"
     )

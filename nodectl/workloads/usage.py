@@ -139,7 +139,7 @@ class Clock:
             "step_spread": round((high - low) / middle, 4) if timed else None,
             "timed_steps": len(timed),
             "timed_s": round(sum(timed), 3),
-            "warmup_steps": self.warmup,
+            "untimed_steps": self.warmup,
             "samples_per_s": self.samples_per_s(),
             "data_wait_share": round(waited_s / sum(timed), 4) if timed else None,
         }

@@ -84,7 +84,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             **result,
             "changed": False,
             "findings": [finding_document(finding) for finding in findings],
-            "told": lines(findings, {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}),
+            "told": lines(findings, {Status.UNKNOWN, Status.WARNING}),
             "wrong": wrong,
             **({"member": member_document(health.member)} if roles is None and health.member else {}),
             **({"failed": True, "msg": "\n".join(wrong)} if wrong else {}),
@@ -109,7 +109,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             by_host = compared(members, policies)
         except NodectlError as error:
             raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
-        mild = {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}
+        mild = {Status.UNKNOWN, Status.WARNING}
         return {
             "changed": False,
             "findings": [finding_document(finding) for findings in by_host.values() for finding in findings],

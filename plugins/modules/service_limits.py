@@ -61,7 +61,10 @@ def not_settable(limits: Mapping[str, str], most_files: str, hard: Mapping[str, 
             what = f"{wanted} is above fs.nr_open, {most_files}, which is written instead"
             reasons.append(f"limits_nofile: {what}: raise that first")
         elif not may_raise and number(wanted) > hard[name]:
-            reasons.append(f"limits_{name}: {wanted} is above {hard[name]:.0f}, and root here may not raise it")
+            unit = " KiB" if name == "memlock" else ""
+            reasons.append(
+                f"limits_{name}: root of this host cannot raise its limit of {hard[name]:.0f}{unit} to {wanted}"
+            )
     return reasons
 
 
@@ -95,7 +98,7 @@ def main() -> None:
     hard = {name: own_hard(name) for name in SYSTEMD}
     warn_not_settable(module, not_settable(limits, most, hard, may_raise()))
     if not Path("/run/systemd/system").is_dir():
-        warn_not_settable(module, ["limits of services, RemoveIPC: systemd is not process 1"])
+        warn_not_settable(module, ["limits of services, RemoveIPC: systemd does not run"])
     for program in () if module.check_mode else stale:
         module.run_command(RELOAD[program], check_rc=True)
     module.exit_json(changed=bool(stale), reloaded=stale)

@@ -1,4 +1,4 @@
-"""Where no floor is known, the fleet's own median with its spread is the reference, and it is said."""
+"""If no floor is set, the fleet's own median with its spread is the reference, and it is said."""
 
 from collections.abc import Mapping
 

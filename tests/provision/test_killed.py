@@ -19,7 +19,7 @@ from tests.provision.conftest import Fleet
 FIRST_CHANGE = r"PLAY \[Install what the stack profile says"
 POINTS = {
     "recording": r"TASK \[Note what stands there",
-    "limits": r"TASK \[nodectl.fleet.limits : Limits of logins",
+    "limits": r"TASK \[nodectl.fleet.limits : Write the limits of logins",
     "environment": r"TASK \[nodectl.fleet.pytorch : Make the environment",
     "launcher": r"TASK \[nodectl.fleet.launcher : Write",
     "kernel": r"TASK \[nodectl.fleet.kernel_settings : Set",
@@ -159,7 +159,7 @@ def test_a_rollback_that_is_killed_is_finished_by_the_next(article: Fleet) -> No
             start_new_session=True,
         )
         assert process.stdout is not None
-        assert any("TASK [Put it back" in line for line in process.stdout)
+        assert any("TASK [Restore the recorded state" in line for line in process.stdout)
         time.sleep(delay)
         for host in article.hosts:
             kill_sessions(article, host)

@@ -75,7 +75,7 @@ def test_the_fleet_comes_first_with_median_spread_and_verdict() -> None:
     lines = text(trips(4, "node02"), [slow]).splitlines()
     assert lines[0].split() == ["PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST", "TO", "HIGHEST"]
     assert "12 paths" in lines[1] and "20.1 to 42.0 ms" in lines[1]
-    assert "latency: FAILED, 1 failed; no floor is known" in lines
+    assert "latency: FAILED, 1 failed; no floor is set" in lines
     assert " us" not in "".join(lines)
 
 

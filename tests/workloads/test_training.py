@@ -312,7 +312,7 @@ def test_the_learning_rate_rises_and_falls_by_its_schedule(told: dict[str, Any])
 def test_figures_leave_the_warm_up_out(told: dict[str, Any]) -> None:
     figures = told["clock"]
     assert (figures["median_step_ms"], figures["p95_step_ms"]) == (1050.0, 1900.0)
-    assert (figures["timed_steps"], figures["timed_s"], figures["warmup_steps"]) == (20, 21.0, 10)
+    assert (figures["timed_steps"], figures["timed_s"], figures["untimed_steps"]) == (20, 21.0, 10)
     assert figures["samples_per_s"] == round(80 / 21, 1) and figures["data_wait_share"] == round(1 / 21, 4)
     assert figures["step_spread"] == pytest.approx((1.9 - 0.2) / 1.1, abs=1e-3)
 

@@ -43,7 +43,7 @@ def clock(host: Subject) -> Iterator[Finding]:
         offset = _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
         yield offset if offset.status is not Status.OK or host.shares("clock") else _if_certain(host, clock, offset)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
-        actual = "the clock is the machine's below this host"
+        actual = "the host shares its machine's clock"
         yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", actual=actual)
     elif isinstance(sync, ClockSync):
         remedy = "look at `chronyc tracking` or `timedatectl` there"

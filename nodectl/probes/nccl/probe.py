@@ -121,7 +121,8 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         first = None
     options, amount = fit(PROBE, options, len(rounds), cost_s)
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
-    note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} {_or_more(options)}{given_up(options)}")
+    library = "NCCL" if has_gpus else "gloo on CPUs, since NCCL needs GPUs"
+    note(f"nccl: {library}; engine {fleet.engine}, {how}, {cost} {_or_more(options)}{given_up(options)}")
     run = replace(run, options=options)
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
@@ -289,12 +290,12 @@ def _shown(given: Conditions) -> str:
 
 
 def _share(given: Conditions) -> str:
-    """Return the share of what the links allow; where neither that nor a floor is known, that nothing was compared."""
+    """Return the measured share of the bandwidth that the links allow, or ""."""
     model, busbw = given.get("model_busbw_gb_s"), given.get("busbw_gb_s")
     if isinstance(model, int | float) and isinstance(busbw, int | float) and model:
         limit = "network allows" if given.get("model_limit") == "network" else "links inside allow"
         return f"{100 * busbw / model:.0f} % of the {model:.4g} GB/s that the {limit}"
-    return "no floor is known" if "no_reference" in given else ""
+    return ""
 
 
 PROBE = Probe(
