@@ -18,6 +18,8 @@ _LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
 _INFO = re.compile(r"([A-Z][\w .()-]{1,60}?) *: *(\S.{0,200})")
 _SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s")
 _COUNTER = re.compile(r"([^:]{1,80}?) *: *(.+)")
+# driver 470: `0 replay errors`, `0 flit CRC errors`, and an empty row after each link
+_OLD_COUNTER = re.compile(r"([0-9]{1,20}) (?:flit )?(\w+ errors)")
 _WHOLE = re.compile(r"[0-9]{1,20}")
 _CUT_LINK = re.compile(r"Link *[0-9]*:?")
 _COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
@@ -130,6 +132,10 @@ def _put(link: _Link, value: str) -> str:
         link.state, link.speed_gb_s = True, float(speed[1])
     elif refused(value):
         link.unavailable["active"] = link.unavailable["speed_gb_s"] = value
+    elif counter := _OLD_COUNTER.fullmatch(value):
+        return _put_counter(link, counter[2], counter[1])
+    elif not value and "CRC errors" in link.counters:
+        pass
     elif counter := _COUNTER.fullmatch(value):
         return _put_counter(link, counter[1], counter[2].strip())
     else:
