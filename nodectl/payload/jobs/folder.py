@@ -152,7 +152,7 @@ class JobFolder:
         )
 
     def secret(self) -> bytes:
-        """Return the job's key for heartbeats and checkpoint copies."""
+        """Return the job's key for heartbeats."""
         with open(self.at("secret"), "rb") as file:
             return file.read()
 

@@ -49,6 +49,8 @@ def read_inventory(sources: Sequence[str], access: Access | None = None, limit: 
 
     Of an inventory that was found, not given: a `limit` of names of this machine that it does not have is this machine.
     """
+    if not sources and os.environ.get("ANSIBLE_INVENTORY") == "":  # Ansible would read the current folder
+        raise InventoryError("ANSIBLE_INVENTORY is empty", "set it to the path of an inventory, or unset it")
     if only_here(sources, access):
         return Here()
     with _ansible():

@@ -9,7 +9,7 @@ import pytest
 from ansible import constants
 
 from nodectl.errors import InventoryError
-from nodectl.transport.inventory import read
+from nodectl.transport.inventory import read, read_inventory
 from nodectl.transport.inventory.read import Inventory
 
 
@@ -192,3 +192,9 @@ def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) ->
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["7", "9"]
     assert all(line.endswith("k") for line in done.stdout.splitlines())
+
+
+def test_an_empty_ansible_inventory_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "")
+    with pytest.raises(InventoryError, match="ANSIBLE_INVENTORY is empty"):
+        read_inventory(())
