@@ -6,26 +6,20 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 from nodectl.checks.system.basics import CLOCK, clock
 from nodectl.facts.base import script, variable
-from nodectl.facts.catalogue import commands_for, facts_named, read_facts, root_argvs
-from nodectl.facts.kernel import Kernel
-from nodectl.facts.versions import Versions
+from nodectl.facts.catalogue import root_argvs
 from nodectl.health.host import judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.profiles.families import family_of
-from nodectl.profiles.support import SOON, driver_support, last_torch, python_end, system_end
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -85,9 +79,7 @@ def _one(
     order = order_of(host, {}, profile_dirs, judged_by=(clock,))
     # the time of a login is no part of how long the host takes to tell its clock
     reached = transport.run(host, ["true"], timeout_s=_LOGIN_S)
-    facts = facts_named("kernel", "versions")
-    asked = {command.key: command for command in (*order.commands, *commands_for(host, facts))}
-    commands = (*asked.values(), script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks"), _python_command(host))
+    commands = (*order.commands, script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks"), _python_command(host))
     answer = reached if reached.outcome is not Outcome.RAN else collect(transport, host, commands)
     for finding in judge_answer(order, answer).findings:
         # who keeps the host's clock right is health's to say: here it is held against ours
@@ -100,63 +92,6 @@ def _one(
         yield Finding(host.name, "reach", Status.OK, actual=_how(host))
         yield from _sudo(host, answer.entries.get("doctor_sudo"), password_given=password_given)
         yield _python(host, answer.entries.get("doctor_python"), least_python)
-        yield from supported(host.name, read_facts(answer, facts), date.today())
-
-
-def supported(host: str, facts: Mapping[str, Any], today: date) -> Iterator[Finding]:
-    """Yield a finding for the driver's branch, PyTorch's CUDA, its own Python and the distribution, if known."""
-    versions, kernel = facts.get("versions"), facts.get("kernel")
-    if isinstance(versions, Versions):
-        if versions.driver and (known := driver_support(versions.driver)):
-            kind, ends = known
-            yield _ends(host, f"driver {versions.driver}", f"{kind}, ", ends, today, "a stack with a later branch")
-        if versions.torch and versions.cuda:
-            yield _builds(host, versions.torch, versions.cuda)
-        # the distribution's own is mended for as long as the distribution
-        own = versions.venv_python if _minor(versions.venv_python) != _minor(versions.python3) else None
-        if own and (ends_on := python_end(own)):
-            yield _ends(host, f"Python {own}", "by python.org, ", ends_on, today, "a later one in the environment")
-    if isinstance(kernel, Kernel) and kernel.os_id and kernel.os_version:
-        version = kernel.os_version if kernel.os_id == "ubuntu" else kernel.os_version.partition(".")[0]
-        if ends_on := system_end(family_of(kernel.os_id).key(f"{kernel.os_id}-{version}")):
-            yield _ends(host, kernel.os_name or kernel.os_id, "", ends_on, today, "a later release of it")
-
-
-def _minor(version: str | None) -> str:
-    return ".".join((version or "").split(".")[:2])
-
-
-def _builds(host: str, torch: str, cuda: str) -> Finding:
-    """Return whether PyTorch's newest release still has builds for the CUDA of this one."""
-    expected, ended = "PyTorch goes on with it", last_torch(cuda)
-    if ended is None:
-        return Finding(
-            host, "support", Status.OK, f"CUDA {cuda} of PyTorch {torch}", expected=expected, actual=expected
-        )
-    last, newest, has = ended
-    return Finding(
-        host,
-        "support",
-        Status.WARNING,
-        f"CUDA {cuda} of PyTorch {torch}",
-        expected=expected,
-        actual=f"PyTorch {last} is the last with it; {newest} has {' and '.join(has)}",
-        remedy=f"plan for a stack with CUDA {has[0]} or later, which runs on GPUs from Turing on",
-    )
-
-
-def _ends(host: str, what: str, kind: str, ends: date, today: date, instead: str) -> Finding:
-    is_soon = ends - today < SOON
-    actual = f"{kind}{'supported until' if ends >= today else 'its support ended on'} {ends}"
-    return Finding(
-        host,
-        "support",
-        Status.WARNING if is_soon else Status.OK,
-        what,
-        expected=f"supported for {SOON.days} days more",
-        actual=actual,
-        remedy=f"plan for {instead}" if is_soon else "",
-    )
 
 
 def _alike(finding: Finding, answer: Recording | CommandResult) -> Finding:

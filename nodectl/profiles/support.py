@@ -1,10 +1,10 @@
-"""How long what nodes run is supported by others, and how old nodectl's own copies of published facts are."""
+"""The end of support of distributions, and the age of nodectl's copies of published facts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,9 @@ from typing import Any
 from nodectl.common import bounded_yaml
 from nodectl.common.resources import data_dir, profiles_dir, share_dir
 from nodectl.profiles.load import check_document, read_document
-from nodectl.profiles.matrix import matrix
-from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Os, Published, Strict
 
-# what ends sooner is told
-SOON = timedelta(days=90)
 _COMMENTED = re.compile(rb"^# ((?:source|read_on|valid_until): .+)$", re.MULTILINE)
-
-
-class _Driver(Strict):
-    branch: int
-    kind: str
-    ends: date
 
 
 class _System(Strict):
@@ -32,15 +22,8 @@ class _System(Strict):
     ends: date
 
 
-class _Python(Strict):
-    python: str
-    ends: date
-
-
 class _Support(Published):
-    drivers: tuple[_Driver, ...]
     systems: tuple[_System, ...]
-    pythons: tuple[_Python, ...]
 
 
 @cache
@@ -49,31 +32,9 @@ def _support() -> _Support:
     return check_document(_Support, read_document(path), str(path))
 
 
-def driver_support(version: str) -> tuple[str, date] | None:
-    """Return what a driver's branch is, and its last day; None for a branch of which nothing is published."""
-    branch = version.partition(".")[0]
-    return next(((f"{row.kind} branch", row.ends) for row in _support().drivers if str(row.branch) == branch), None)
-
-
 def system_end(system: str) -> date | None:
     """Return the last day of a distribution, as `ubuntu-22.04`; None where it is not known."""
     return next((row.ends for row in _support().systems if row.system == system), None)
-
-
-def python_end(version: str) -> date | None:
-    """Return the last day on which python.org mends a Python, as `3.10.12`; None where it is not known."""
-    minor = ".".join(version.split(".")[:2])
-    return next((row.ends for row in _support().pythons if row.python == minor), None)
-
-
-def last_torch(cuda: str) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return the last PyTorch with builds for a CUDA, the newest of all, and its CUDAs; None if it has that CUDA."""
-    rows = [row for row in matrix().torch if row.cuda and "build" not in row.unsure]
-    builds = [(version_key(row.torch), row.torch, row.cuda or "") for row in rows]
-    newest = max(builds)[1]
-    has = tuple(sorted(each for _, torch, each in builds if torch == newest))
-    with_it = [(key, torch) for key, torch, each in builds if each == ".".join(cuda.split(".")[:2])]
-    return (max(with_it)[1], newest, has) if with_it and max(with_it)[1] != newest else None
 
 
 def data_files() -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from nodectl.checks.gpu.dcgm import _BROKEN
 from nodectl.checks.gpu.nvidia_codes import SxidCode, XidCode, dcgm_errors, sxid_codes, xid_codes
 from nodectl.common.resources import payload_dir
 from nodectl.profiles.gpus import _models
-from nodectl.profiles.support import data_files, published_files, python_end
+from nodectl.profiles.support import data_files, published_files
 from scripts.data import DATA
 from scripts.data.dcgm import rows
 from scripts.data.nccl import TABLE, mended
-from scripts.data.pythons import pythons
 from scripts.data.sxid import sxids
 from scripts.data.xid import nvlink, xids
 
@@ -146,17 +144,6 @@ def test_sxids_are_those_of_the_fabric_managers_guide() -> None:
     made = [SxidCode(*yaml.safe_load(row)) for row in sxids(go)]
     assert made == [sxid_codes()[code] for code in sorted(entries)]
     assert [row.severity for row in made] == ["notable", "always fatal", "nonfatal", "fatal"]
-
-
-def test_pythons_ends_are_those_of_the_devguide() -> None:
-    cycle = {
-        "3.14": {"end_of_life": "2030-10"},
-        "3.8": {"end_of_life": "2024-10-07"},
-        "3.6": {"end_of_life": "2021-12-23"},
-    }
-    made = list(pythons(json.dumps(cycle)))
-    assert [row["python"] for row in made] == ["3.8", "3.14"]
-    assert all(python_end(f"{row['python']}.1") == row["ends"] for row in made)
 
 
 def test_what_nodes_hold_a_training_against_is_the_catalogues() -> None:
