@@ -65,7 +65,7 @@ wheels:
 
 # NVIDIA's nvidia-smi of two drivers and nvml.h, into .cache: the lab's hosts then have it on top of a simulated NVML
 nvidia-smi:
-	.venv/bin/python -m scripts.nvidia_smi
+	.venv/bin/python -m scripts.nvml
 
 # the tables of docs/ and the roles' READMEs, from what the code declares
 docs: setup

@@ -25,10 +25,13 @@ from nodectl.common.nodeset import fold
 from nodectl.common.resources import recordings_dir
 from nodectl.lab.faults import FAULTS, Fault, break_host, heal_hosts
 from nodectl.lab.state import LabFolder, locked
+from nodectl.profiles.gpus import is_composed
 from tests.lab.recorded_faults import RECORDED_FAULTS, RecordedFault, say_faults
 
 # recorded kinds are a table of the tests; the two that `lab fault` has, too, are tried as it makes them
-_KINDS: dict[str, Fault | RecordedFault] = {**RECORDED_FAULTS, **FAULTS}
+_KINDS: dict[str, Fault | RecordedFault] = RECORDED_FAULTS | {
+    n: each for n, each in FAULTS.items() if not each.simulated
+}
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 _TABLE = "<!-- table: scripts/faults.py --write-docs -->"
@@ -67,7 +70,8 @@ def main() -> None:
         parser.error(f"--at-once leaves half of the {options.hosts} hosts without a fault: 1 to {options.hosts // 2}")
     if os.geteuid() != 0:
         parser.error("a lab needs root: run it with sudo")
-    unknown = sorted(set(options.kinds) - set(_KINDS))
+    kinds = {**_KINDS, **(FAULTS if is_composed(options.recording) else {})}
+    unknown = sorted(set(options.kinds) - set(kinds))
     if unknown:
         parser.error(f"no fault {', '.join(unknown)}; see `nodectl lab fault --list` and tests/lab/recorded_faults.yml")
     began = time.monotonic()
@@ -75,7 +79,7 @@ def main() -> None:
     rows: list[Row] = []
     with _lab(options.hosts, options.recording) as (inventory, hosts):
         alarms += _healthy(inventory, "before the first fault")
-        for faults in _batches([_KINDS[kind] for kind in options.kinds or _KINDS], options.at_once):
+        for faults in _batches([kinds[kind] for kind in options.kinds or _KINDS], options.at_once):
             # each look begins with the next host
             places = hosts[len(rows) % len(hosts) :] + hosts[: len(rows) % len(hosts)]
             tried = _try(dict(zip(places, faults, strict=False)), inventory)

@@ -14,6 +14,7 @@ from nodectl.common.resources import payload_dir
 from nodectl.common.system_names import is_network
 from nodectl.errors import LabError, ParseError, ProfileError
 from nodectl.facts.catalogue import commands_for
+from nodectl.lab.nvml import programs, real_nvidia_smi, state_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.profiles.resolve import resolve
@@ -41,6 +42,8 @@ class Garment:
 
     recording: str
     host: Recording
+    # of the simulated NVML, under NVIDIA's own nvidia-smi
+    nvml: str = ""
 
     @cached_property
     def template(self) -> Template:
@@ -51,7 +54,8 @@ class Garment:
         """Return what its commands printed, by the name of the file that holds it."""
         entries = self.host.entries.items()
         texts = {f"{key}.out": entry.stdout for key, entry in entries}
-        return texts | {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
+        texts |= {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
+        return texts | ({"nvml": self.nvml} if self.nvml else {})
 
     def programs(self) -> dict[str, str]:
         """Return argv by key of the programs that an operator would type, too, and that are installed on that host."""
@@ -60,6 +64,7 @@ class Garment:
             key: " ".join(hardware[key])
             for key, entry in self.host.entries.items()
             if key in hardware and hardware[key][0] not in _GENERAL and entry.exit_status != 127
+            if not (self.nvml and key.startswith("nvidia-smi"))
         }
 
 
@@ -83,7 +88,11 @@ class Outfit:
         for key, entry in garment.host.entries.items():
             texts[f"{key}.status"] = "cut\n" if entry.exit_status is None else f"{entry.exit_status}\n"
         texts |= {f"{key}.unless": f"{path}\n" for key, path in _OWN.items() if f"{key}.out" in texts}
-        files = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
+        files = {}
+        if garment.nvml:
+            files = real_nvidia_smi(texts.pop("nvml"))
+            texts = {name: text for name, text in texts.items() if not name.startswith("nvidia-smi")}
+        files |= {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
         lines = [f"{user} - {kind} {value}\n" for kind, value in self.limits.items() for user in ("*", "root")]
         files[_LIMITS] = ("".join(lines).encode(), 0o644)
         shim = (payload_dir() / "lab" / "recorded.sh").read_bytes()
@@ -147,4 +156,5 @@ def _garment(fleet: RecordedFleet, host: str, folder: Path, keys: set[str]) -> G
         raise LabError(error.message, error.remedy) from error
     if not recording.entries:
         raise LabError(f"{shlex.quote(str(folder))} holds no output of any hardware's tool", "give another recording")
-    return Garment(fleet.name, recording)
+    simulated = fleet.made == "composed" and programs()
+    return Garment(fleet.name, recording, state_of(recording) if simulated else "")

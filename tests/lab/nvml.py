@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.paths import folders
 from nodectl.lab.dress import hardware_commands
-from nodectl.lab.nvml.build import library, programs
+from nodectl.lab.nvml import programs, smi_folder
 from nodectl.model.recording import Entry, Recording
 
 COMMANDS = tuple(command for command in hardware_commands() if command.argv[0] == "nvidia-smi")
-LACKING = "" if programs() and library() else f"no nvidia-smi and library in {folders()[1]}: run `make nvidia-smi`"
-needs_nvidia_smi = pytest.mark.skipif(bool(LACKING), reason=LACKING)
+needs_nvidia_smi = pytest.mark.skipif(not programs(), reason=f"{smi_folder()} is empty: run `make nvidia-smi`")
 each_version = pytest.mark.parametrize("program", programs(), ids=lambda path: path.parent.name)
 
 

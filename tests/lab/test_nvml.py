@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from nodectl.facts.base import AbsentError, Fact
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
+from nodectl.lab.base import write_file
 from nodectl.lab.composed import host_of
-from nodectl.lab.nvml.state import state_of
+from nodectl.lab.faults import FAULTS, Scene
+from nodectl.lab.nvml import STATE, state_of
 from nodectl.model.recording import Recording
+from nodectl.model.status import Status
 from tests.lab.nvml import Simulated, each_version, needs_nvidia_smi
+from tests.profiles.test_boxes import judged
 
 pytestmark = needs_nvidia_smi
 BOXES = (
@@ -29,8 +34,8 @@ _OLDER = {"applications_graphics_clock_mhz", "applications_memory_clock_mhz"}
 
 def simulated(program: Path, folder: Path, box: str) -> tuple[Simulated, Recording]:
     host = host_of(box)
-    (folder / "state").write_text(state_of(host))
-    return Simulated(program, folder / "state"), host
+    write_file(folder / STATE, state_of(host))
+    return Simulated(program, folder / STATE), host
 
 
 def differences(one: Gpu, other: Gpu) -> dict[str, tuple[object, object]]:
@@ -59,8 +64,13 @@ def test_readers_find_the_values_of_the_state(program: Path, box: str, tmp_path:
     sram = {item.name for item in fields(Gpu) if "_sram_" in item.name} if "v100" in box else set()
     for one, other in zip(expected.devices, gpus.devices, strict=True):
         assert {*differences(one, other)} <= known | sram
+    table = replace(printed, entries={key: printed.entries[key] for key in ("nvidia-smi-query",)})
+    for one, other in zip(expected.devices, GPUS_FACT.read(table).devices, strict=True):
+        places = (other.bus_id, other.memory_total_mib, other.vbios_version, other.uuid)
+        assert places == (one.bus_id, one.memory_total_mib, one.vbios_version, one.uuid)
     for fact in (GPU_TOPOLOGY_FACT, P2P_FACT, NVLINK_FACT):
         assert links(fact, printed) == links(fact, host)
+    assert [each for each in judged(printed, box) if each.status not in (Status.OK, Status.SKIPPED)] == []
     for words in ((), ("-L",), ("-q", "-x")):
         assert smi.run(*words).returncode == 0
 
@@ -114,3 +124,20 @@ def test_a_refused_setting_changes_nothing(
     before, done = smi.values(0), smi.run(*words.split())
     assert (done.returncode, reason in done.stdout + done.stderr) == (status, True), done.stdout
     assert smi.values(0) == before
+
+
+@each_version
+@pytest.mark.parametrize("kind", [name for name, fault in FAULTS.items() if fault.dressed])
+def test_each_fault_is_found_on_its_gpu_and_healed(program: Path, kind: str, tmp_path: Path) -> None:
+    box, fault = "8 x h100-80gb-hbm3", FAULTS[kind]
+    smi, host = simulated(program, tmp_path, box)
+    before = smi.state.read_text()
+    scene = cast("Scene", SimpleNamespace(root=tmp_path))
+    fault.happens(scene, "")
+    found = [each for each in judged(smi.recorded(host), box) if each.check in fault.checks]
+    # the last of eight
+    place = "0001:25:00.0" if kind == "gpu-lost" else "GPU 7"
+    assert [each.status for each in found if place in each.subject] == [Status.FAILED]
+    assert all(each.status is Status.OK for each in found if place not in each.subject)
+    fault.heal(scene, "")
+    assert smi.state.read_text() == before

@@ -66,7 +66,7 @@ class Fault:
 
     `heal` does no harm where the fault never happened. `checks` are ids of which at least one has to find it; `load`:
     it shows only under load, to a probe; `takes_two`: the other host that has the same is named, too; `dressed`: it
-    needs a lab that is dressed in a recording.
+    needs a lab that is dressed in a recording; `simulated`: in GPUs of the catalogue, with the simulated NVML.
     """
 
     name: str
@@ -78,11 +78,13 @@ class Fault:
     load: bool = False
     takes_two: bool = False
     dressed: bool = False
+    simulated: bool = False
 
     @property
     def way(self) -> str:
-        """Return how it comes about, and when it shows: `real`, `recorded`, `real, load`."""
-        return f"{'recorded' if self.dressed else 'real'}{', load' if self.load else ''}"
+        """Return how it comes about, and when it shows: `real`, `recorded`, `simulated`, `real, load`."""
+        way = "simulated" if self.simulated else "recorded" if self.dressed else "real"
+        return f"{way}{', load' if self.load else ''}"
 
 
 def _declared() -> dict[str, Fault]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodectl.common.paths import cache_dir
-
-LIBRARY = "libnvidia-ml.so.1"
 _HERE = Path(__file__).parent
 _DECLARED = re.compile(r"nvmlReturn_t\s+DECLDIR\s+(nvml\w+)\s*\(([^;]*?)\)\s*;")
 _NUMBERS = re.compile(r"typedef (?:enum\s+\w+\s*\{[^}]*\}|unsigned int|unsigned long long)\s*(\w+);")
@@ -55,31 +51,13 @@ def _body(name: str, parameters: list[tuple[str, ...]], numbers: set[str]) -> st
     return f"lab_numbers({key}, {len(filled)}, (Out[]){{{places}}})"
 
 
-def folder() -> Path:
-    """Return the cache that `make nvidia-smi` fills: nvml.h, and VERSION/nvidia-smi of each version."""
-    return cache_dir() / "nvidia-smi"
-
-
-def programs() -> tuple[Path, ...]:
-    """Return each nvidia-smi that is at hand, the newest last."""
-    return tuple(sorted(folder().glob("*/nvidia-smi")))
-
-
-def library() -> Path | None:
-    """Return the library, built again if its source is newer; None without nvml.h or a C compiler."""
-    header, made = folder() / "nvml.h", folder() / LIBRARY
-    sources = (header, *_HERE.iterdir())
-    if not header.is_file() or not shutil.which("cc"):
-        return None
-    if not made.is_file() or made.stat().st_mtime < max(path.stat().st_mtime for path in sources):
-        with tempfile.TemporaryDirectory(dir=folder()) as scratch:
-            _compile(header, Path(scratch)).replace(made)
-    return made
-
-
-def _compile(header: Path, scratch: Path) -> Path:
-    generated, made = scratch / "functions.c", scratch / LIBRARY
-    generated.write_text(_HEAD + "\n".join(functions(header.read_text(encoding="utf-8"))) + "\n", encoding="utf-8")
-    argv = ["cc", "-O2", "-fPIC", "-shared", "-w", f"-I{header.parent}", f"-I{_HERE}", f"-Wl,-soname,{LIBRARY}"]
-    subprocess.run([*argv, "-o", str(made), str(_HERE / "library.c"), str(generated)], check=True)
-    return made
+def build(header: Path, target: Path) -> None:
+    """Compile the library against nvml.h, if it is older than its source."""
+    if target.is_file() and target.stat().st_mtime > max(path.stat().st_mtime for path in (header, *_HERE.iterdir())):
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        generated, made = Path(scratch, "functions.c"), Path(scratch, target.name)
+        generated.write_text(_HEAD + "\n".join(functions(header.read_text(encoding="utf-8"))) + "\n", encoding="utf-8")
+        argv = ["cc", "-O2", "-fPIC", "-shared", "-w", f"-I{header.parent}", f"-I{_HERE}", f"-Wl,-soname,{target.name}"]
+        subprocess.run([*argv, "-o", str(made), str(_HERE / "library.c"), str(generated)], check=True)
+        made.replace(target)

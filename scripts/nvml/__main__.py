@@ -1,6 +1,6 @@
-"""Fetch NVIDIA's nvidia-smi from Debian's non-free packages, and nvml.h, into nodectl's cache; install nothing.
+"""Fetch NVIDIA's nvidia-smi from Debian's non-free packages into nodectl's cache, and build a simulated NVML for it.
 
-apt runs in a folder of its own, with this machine's archives and their component non-free.
+Nothing is installed: apt runs in a folder of its own, with this machine's archives and their component non-free.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ import tempfile
 from pathlib import Path
 from zipfile import ZipFile
 
-from nodectl.lab.nvml.build import folder, library, programs
+from nodectl.lab.nvml import LIBRARY, programs, smi_folder
+from scripts.nvml.build import build
 from tests.booted.sources import apt_options, own_sources
 
-# their drivers are 535 and 550
+# Debian 12 and 13: their drivers are 535 and 550
 _RELEASES = ("bookworm", "trixie")
 _HEADER = "nvidia-nvml-dev==13.5.37"
 
 
 def main() -> int:
     """Fetch what is missing; 1 with the reason if it is not available."""
-    target = folder()
-    target.mkdir(exist_ok=True)
+    target = smi_folder()
+    target.mkdir(parents=True, exist_ok=True)
     try:
         if not (target / "nvml.h").is_file():
             _fetch_header(target)
-        if len(programs()) < len(_RELEASES):
+        if len([*target.glob("*/nvidia-smi")]) < len(_RELEASES):
             for release in _RELEASES:
                 _fetch_program(release, target)
+        build(target / "nvml.h", target / LIBRARY)
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"nvidia-smi is not available: {error}{getattr(error, 'stderr', None) or ''}", file=sys.stderr)
         return 1
-    print(*programs(), library() or "no C compiler (cc): no simulated NVML", sep="\n")
+    print(*programs(), target / LIBRARY, sep="\n")
     return 0
 
 

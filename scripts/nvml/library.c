@@ -4,10 +4,11 @@
  * without nvmlDeviceGet, nvmlSystemGet and _vN, with its scalar arguments: `0 ClockInfo.1 1980`. VALUE is one number
  * for each place that the function fills, or a text. `!15` is NVML's error 15. Functions without a line are not
  * supported. A setter changes the line of its getter; a line `0 SetComputeMode !4` refuses it. `2 Lost 1`: GPU 2 fell
- * off the bus.
+ * off the bus, and no function reaches it; `2 Gone 1`: the driver gives no handle for it either. Of a key's lines the
+ * first counts.
  *
- * functions.c, which is made of nvml.h, has every other function: see build.py. The functions here fill structures,
- * or keep a rule of the hardware.
+ * functions.c, which build.py makes of nvml.h, has every other function. The functions here fill structures, or keep a
+ * rule of the hardware.
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
@@ -111,7 +112,7 @@ static nvmlReturn_t look(nvmlDevice_t device, const char *key, const char **valu
     if (device && !is_device(device))
         return NVML_ERROR_INVALID_ARGUMENT;
     refresh();
-    if (device && find(device->index, "Lost"))
+    if (device && (find(device->index, "Lost") || find(device->index, "Gone")))
         return NVML_ERROR_GPU_IS_LOST;
     Line *line = find(device ? device->index : -1, key);
     if (!line)
@@ -249,7 +250,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
     if (!refresh() || index >= (unsigned)gpu_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = &devices[index];
-    return find((int)index, "Lost") ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    return find((int)index, "Gone") ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 static nvmlReturn_t handle_by(const char *key, const char *wanted, nvmlDevice_t *device) {
@@ -306,6 +307,18 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
     return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *info) {
+    nvmlPciInfo_t pci;
+    nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(device, &pci);
+    if (result != NVML_SUCCESS)
+        return result;
+    info->domain = pci.domain, info->bus = pci.bus, info->device = pci.device;
+    info->pciDeviceId = pci.pciDeviceId, info->pciSubSystemId = pci.pciSubSystemId;
+    info->baseClass = 3, info->subClass = 2;
+    memcpy(info->busId, pci.busId, sizeof info->busId);
+    return result;
+}
+
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is_mig) {
     *is_mig = 0;
     return is_device(device) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
@@ -326,37 +339,35 @@ FILLED(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, "UtilizationRates", uns
 FILLED(nvmlDeviceGetFBCStats, nvmlFBCStats_t, "FBCStats", unsigned, 3)
 FILLED(nvmlDeviceGetRowRemapperHistogram, nvmlRowRemapperHistogramValues_t, "RowRemapperHistogram", unsigned, 5)
 
-/* MemoryInfo, BAR1MemoryInfo: total, reserved and used MiB */
-static nvmlReturn_t memory(nvmlDevice_t device, const char *key, unsigned long long bytes[4]) {
-    long long mib[3];
-    nvmlReturn_t result = number_of(device, key, mib, 3);
-    for (int number = 0; number < 3 && result == NVML_SUCCESS; number++)
-        bytes[number] = (unsigned long long)mib[number] * MIB;
-    bytes[3] = bytes[0] - bytes[1] - bytes[2];
-    return result;
-}
-
+/* MemoryInfo: total, reserved and used MiB; BAR1MemoryInfo: total and used */
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *info) {
-    unsigned long long bytes[4] = {0};
-    nvmlReturn_t result = memory(device, "MemoryInfo", bytes);
-    if (result == NVML_SUCCESS)
-        info->total = bytes[0], info->reserved = bytes[1], info->used = bytes[2], info->free = bytes[3];
+    long long mib[3];
+    nvmlReturn_t result = number_of(device, "MemoryInfo", mib, 3);
+    if (result != NVML_SUCCESS)
+        return result;
+    info->total = MIB * (unsigned long long)mib[0];
+    info->reserved = MIB * (unsigned long long)mib[1];
+    info->used = MIB * (unsigned long long)mib[2];
+    info->free = info->total - info->reserved - info->used;
     return result;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info) {
-    unsigned long long bytes[4] = {0};
-    nvmlReturn_t result = memory(device, "MemoryInfo", bytes);
+    nvmlMemory_v2_t all;
+    nvmlReturn_t result = nvmlDeviceGetMemoryInfo_v2(device, &all);
     if (result == NVML_SUCCESS)
-        info->total = bytes[0], info->used = bytes[1] + bytes[2], info->free = bytes[3];
+        info->total = all.total, info->used = all.reserved + all.used, info->free = all.free;
     return result;
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *info) {
-    unsigned long long bytes[4] = {0};
-    nvmlReturn_t result = memory(device, "BAR1MemoryInfo", bytes);
-    if (result == NVML_SUCCESS)
-        info->bar1Total = bytes[0], info->bar1Used = bytes[2], info->bar1Free = bytes[3];
+    long long mib[2];
+    nvmlReturn_t result = number_of(device, "BAR1MemoryInfo", mib, 2);
+    if (result != NVML_SUCCESS)
+        return result;
+    info->bar1Total = MIB * (unsigned long long)mib[0];
+    info->bar1Used = MIB * (unsigned long long)mib[1];
+    info->bar1Free = info->bar1Total - info->bar1Used;
     return result;
 }
 

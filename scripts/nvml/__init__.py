@@ -1,0 +1,1 @@
+"""The real nvidia-smi, and a simulated NVML for it: `python -m scripts.nvml` fetches and builds both."""
