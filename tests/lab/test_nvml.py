@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import os
+import subprocess
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,14 +15,18 @@ from nodectl.facts.base import AbsentError, Fact
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
 from nodectl.lab.base import write_file
 from nodectl.lab.composed import host_of
+from nodectl.lab.dress import hardware_commands
 from nodectl.lab.faults import FAULTS, Scene
-from nodectl.lab.nvml import STATE, state_of
-from nodectl.model.recording import Recording
+from nodectl.lab.nvml import STATE, programs, smi_folder, state_of
+from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
-from tests.lab.nvml import Simulated, each_version, needs_nvidia_smi
+from nodectl.payload.jobs import node_end, pulse
+from nodectl.payload.jobs.preflight import answer
 from tests.profiles.test_boxes import judged
 
-pytestmark = needs_nvidia_smi
+COMMANDS = tuple(command for command in hardware_commands() if command.argv[0] == "nvidia-smi")
+pytestmark = pytest.mark.skipif(not programs(), reason=f"{smi_folder()} is empty: run `make nvidia-smi`")
+each_version = pytest.mark.parametrize("program", programs(), ids=lambda path: path.parent.name)
 BOXES = (
     *("8 x h100-80gb-hbm3", "8 x h200", "8 x a100-sxm4-80gb", "8 x b200", "4 x gb200", "8 x v100-sxm2-32gb"),
     *("4 x l40s", "2 x t4", "4 x a10g", "2 x h100-pcie", "4 x rtx4090", "2 x a5000 + 1 x rtx3090"),
@@ -32,16 +38,49 @@ _NEWER |= {"clock_event_counters_us", "fabric_clique_id", "fabric_cluster_uuid",
 _OLDER = {"applications_graphics_clock_mhz", "applications_memory_clock_mhz"}
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """One version of nvidia-smi, and the state file under it."""
+
+    program: Path
+    state: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        library = {"LD_LIBRARY_PATH": str(self.program.parents[1]), "NODECTL_NVML_STATE": str(self.state)}
+        return {**os.environ, **library, "PATH": f"{self.program.parent}:{os.environ['PATH']}"}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = ["nvidia-smi", *words]
+        return subprocess.run(argv, capture_output=True, text=True, env=self.env, check=False, timeout=60)
+
+    def recorded(self, base: Recording) -> Recording:
+        """The recording with what this nvidia-smi prints."""
+        entries: dict[str, Entry] = {}
+        for command in COMMANDS:
+            done = self.run(*command.argv[1:])
+            said = {"exit_status": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+            entries[command.key] = replace(base.entries[command.key], **said)  # type: ignore[arg-type]
+        return replace(base, entries={**base.entries, **entries})
+
+    def values(self, gpu: int) -> dict[str, str]:
+        rows = (line.split(" ", 2) for line in self.state.read_text().splitlines())
+        return {key: value for index, key, value in rows if index == str(gpu)}
+
+    def write(self, *lines: str) -> None:
+        """Put lines in front: the first of a key counts."""
+        self.state.write_text("".join(f"{line}\n" for line in lines) + self.state.read_text())
+
+
 def simulated(program: Path, folder: Path, box: str) -> tuple[Simulated, Recording]:
     host = host_of(box)
     write_file(folder / STATE, state_of(host))
     return Simulated(program, folder / STATE), host
 
 
-def differences(one: Gpu, other: Gpu) -> dict[str, tuple[object, object]]:
-    names = [item.name for item in fields(Gpu) if item.name not in _NEWER | _OLDER]
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+def differences(one: Gpu, other: Gpu) -> set[str]:
+    names = {item.name for item in fields(Gpu)} - _NEWER - _OLDER
+    return {name for name in names if getattr(one, name) != getattr(other, name)}
 
 
 def links(fact: Fact[Any], host: Recording) -> Any:
@@ -63,7 +102,7 @@ def test_readers_find_the_values_of_the_state(program: Path, box: str, tmp_path:
     known |= {"ecc_sram_threshold_exceeded"} if " t4" in box or "v100" in box else set()
     sram = {item.name for item in fields(Gpu) if "_sram_" in item.name} if "v100" in box else set()
     for one, other in zip(expected.devices, gpus.devices, strict=True):
-        assert {*differences(one, other)} <= known | sram
+        assert differences(one, other) <= known | sram
     table = replace(printed, entries={key: printed.entries[key] for key in ("nvidia-smi-query",)})
     for one, other in zip(expected.devices, GPUS_FACT.read(table).devices, strict=True):
         places = (other.bus_id, other.memory_total_mib, other.vbios_version, other.uuid)
@@ -141,3 +180,16 @@ def test_each_fault_is_found_on_its_gpu_and_healed(program: Path, kind: str, tmp
     assert all(each.status is Status.OK for each in found if place not in each.subject)
     fault.heal(scene, "")
     assert smi.state.read_text() == before
+
+
+@each_version
+def test_programs_of_a_job_see_that_a_gpu_is_lost(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    for name, value in smi.env.items():
+        monkeypatch.setenv(name, value)
+    assert (answer.gpu_count(), node_end._gpus({"gpus_per_node": 2})) == (2, "")
+    smi.write("1 Lost 1")
+    assert (answer.gpu_count(), node_end._gpus({"gpus_per_node": 2})) == (None, "lost: GPU 1")
+    assert [row["lost"] for row in pulse.gpus()] == [0.0, 1.0]

@@ -200,6 +200,8 @@ def interfaces() -> List[Interface]:
 
 
 _SMI_DEADLINE_S = 20
+# nvidia-smi ends with the number of NVML's error
+_GPU_IS_LOST = 15
 
 
 def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -303,7 +305,7 @@ def gpu_users() -> List[str]:
 
 
 def _smi(*words: str) -> Optional[str]:
-    """Return what nvidia-smi says; empty where it fails, None where it does not answer."""
+    """Return what nvidia-smi prints; empty if it fails, None if it does not answer or a GPU is lost."""
     import subprocess  # a host without GPUs need not wait for it
 
     try:
@@ -315,6 +317,8 @@ def _smi(*words: str) -> Optional[str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == _GPU_IS_LOST:
         return None
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
 
