@@ -12,6 +12,7 @@ from nodectl.common.counting import counted
 from nodectl.common.few import clipped
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.catalogue import parser_of
+from nodectl.facts.parsers.nvidia.words import reason_in
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
@@ -193,8 +194,8 @@ def output(recording: Recording, key: str, absent: str = "") -> str:
     if absent and done.exit_status == NOT_THERE:
         raise AbsentError(absent)
     if done.exit_status != 0:
-        complaint = (done.stderr.strip() or done.stdout.strip()).splitlines()[:1]
-        raise UnknownError(f"{tool(done)}: exit status {done.exit_status}: {''.join(complaint)}")
+        complaint = reason_in(done.stderr.strip() or done.stdout)
+        raise UnknownError(f"{tool(done)}: exit status {done.exit_status}: {complaint}")
     return done.stdout
 
 

@@ -185,14 +185,12 @@ def _gpu_processes(recording: Recording) -> Iterator[Finding]:
         yield _refusal(recording.host, "gpu", reason, Status.UNKNOWN)
     if not isinstance(gpus_read, Gpus):
         return
-    running = [
-        f"GPU {gpu.index}: {process.pid}{f' {process.name}' if process.name else ''}"
-        for gpu in gpus_read.devices
-        for process in gpu.processes or ()
-        # a display server's are of type G
-        if process.type is None or "C" in process.type
-    ]
-    if running:
+    users: dict[str, list[str]] = {}
+    for gpu in gpus_read.devices:
+        for process in gpu.processes or ():
+            if process.type is None or "C" in process.type:  # a display server's are of type G
+                users.setdefault(f"{process.pid} {process.name or ''}".rstrip(), []).append(str(gpu.index))
+    if running := [f"GPU {','.join(indexes)}: {process}" for process, indexes in users.items()]:
         more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
         actual = f"processes compute on its GPUs: {', '.join(running[:_SHOWN])}{more}"
         yield _refusal(recording.host, "gpu", actual)

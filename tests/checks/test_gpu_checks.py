@@ -256,6 +256,7 @@ PCIE = [
 ]
 MINE = GpuProcess(4242, "C", "python3", 20480)
 LEFT = GpuProcess(4243, "C", "[Not Found]", 20480)
+ON_ALL = (GpuProcess(77, "C", "python3", 1000),)
 SHOWN = GpuProcess(1200, "G", "/usr/lib/xorg/Xorg", 4)
 
 
@@ -284,6 +285,15 @@ PROCESSES = [
     Case("gpu_memory_held", "ok", eight(memory_used_mib=20480, processes=(MINE,))),
     Case("gpu_memory_held", "warning", eight(memory_used_mib=20480), subject=GPU7),
 ]
+
+
+def test_a_process_on_all_gpus_is_listed_once() -> None:
+    (finding,) = (
+        one for one in found(gpu_processes, Case("", "", all_with(processes=ON_ALL))) if one.check == "gpu_processes"
+    )
+    assert finding.actual == "77 python3 8000 MiB on 8 GPUs"
+
+
 RULES = [
     (module, rule.checks[0].id, rule.field)
     for module in (gpu_memory, gpu_state)

@@ -111,6 +111,8 @@ NVLINK = [
     Case("nvlink_errors", "warning", links({"crc_errors": 5}), dgx(), subject="GPU 3"),
     Case("nvlink_errors", "ok", links({"crc_errors": 5}), dgx(), before={"nvlink.GPU-3.0.crc_errors": 5}),
     Case("nvlink_errors", "warning", links({"crc_errors": 5}), dgx(), before={"nvlink.GPU-3.0.crc_errors": 4}),
+    Case("nvlink_errors", "ok", links({"recovery_errors": 5}), dgx(), before={"nvlink.GPU-3.0.recovery_errors": 5}),
+    Case("nvlink_errors", "failed", links({"recovery_errors": 5}), dgx(), subject="GPU 3", action="reset GPU"),
     Case("nvlink_errors", "unknown", links(*[dict.fromkeys(COUNTERS)] * 12), dgx(), subject="GPU 3"),
     Case("p2p", "ok", peers(), dgx()),
     Case("p2p", "failed", peers("CNS"), dgx()),

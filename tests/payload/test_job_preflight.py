@@ -127,7 +127,7 @@ def test_a_conda_environment_and_a_system_are_environments_too(
 SMI = """#!/bin/sh
 case $1 in
 -L) echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' ;;
-*) echo '{pid}, 20480, /usr/bin/python3'; echo '999999999, [N/A], train' ;;
+*) echo '{pid}, 20480, /usr/bin/python3'; echo '{pid}, 20480, /usr/bin/python3'; echo '999999999, [N/A], train' ;;
 esac
 """
 
@@ -140,7 +140,7 @@ def test_who_computes_on_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert answer["gpu_count"] == {"count": 1}
     login = pwd.getpwuid(os.getuid()).pw_name
     assert answer["gpu_users"]["processes"] == [
-        f"pid {os.getpid()} (python3, {login}), 20480 MiB",
+        f"pid {os.getpid()} (python3, {login}), 40960 MiB on 2 GPUs",
         "pid 999999999 (train, login unknown)",
     ]
 

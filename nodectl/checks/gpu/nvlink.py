@@ -74,7 +74,7 @@ NVLINK_SPEED = Check(
 NVLINK_ERRORS = Check(
     "nvlink_errors",
     looks_at="nvidia-smi nvlink -e",
-    fires="warning: errors since the last reading, or clearly many",
+    fires="recovery errors since the last reading, or clearly many; warning: replay or CRC errors alone",
     expected="no errors",
     remedy=_RESET,
     thresholds=(NVLINK_ERRORS_LIMIT, NVLINK_ERRORS_FIRST_LIMIT),
@@ -232,7 +232,10 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
             yield _finding(host, NVLINK_ERRORS, gpu, Status.UNKNOWN, "no counter is told (`nvidia-smi nvlink -e`)")
         texts = [text for link in gpu.links or () if (text := _grown(host, gpu, link))]
         if texts:
-            yield _finding(host, NVLINK_ERRORS, gpu, Status.WARNING, "; ".join(texts[:4]))
+            # the hardware resends after a bad checksum; a link that recovers is trained again, and transfers wait
+            failed = any(" recovery: " in text for text in texts)
+            status, action = (Status.FAILED, "reset GPU") if failed else (Status.WARNING, "none")
+            yield _finding(host, NVLINK_ERRORS, gpu, status, "; ".join(texts[:4]), action)
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import takewhile
 
 from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, of_gpu
@@ -64,20 +66,16 @@ def processes(host: Subject) -> Iterator[Finding]:
             yield host.finding(check, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     for check, shown, expected, actual in (
-        (GPU_PROCESSES, _named, "none", f"none on {counted(len(telling), 'GPU')}"),
-        (GPU_ORPHANS, _orphans, "none", "none"),
+        (GPU_PROCESSES, partial(_users, nameless=False), "none", f"none on {counted(len(telling), 'GPU')}"),
+        (GPU_ORPHANS, partial(_users, nameless=True), "none", "none"),
         (GPU_MEMORY_HELD, _held, "memory free", "memory free"),
     ):
         faults = (of_gpu(host, check, gpu, Status.WARNING, text) for gpu in telling if (text := shown(host, gpu)))
         yield from host.all_of(check, faults, expected=expected, actual=actual)
 
 
-def _named(host: Subject, gpu: Gpu) -> str:
-    return few([_shown(process) for process in _of_no_job(host, gpu) if not _is_nameless(process)])
-
-
-def _orphans(host: Subject, gpu: Gpu) -> str:
-    return few([_shown(process) for process in _of_no_job(host, gpu) if _is_nameless(process)])
+def _users(host: Subject, gpu: Gpu, nameless: bool) -> str:
+    return few([_shown(host, process) for process in _of_no_job(host, gpu) if _is_nameless(process) == nameless])
 
 
 def _held(host: Subject, gpu: Gpu) -> str:
@@ -87,12 +85,18 @@ def _held(host: Subject, gpu: Gpu) -> str:
 
 
 def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
-    """Return the computing processes that belong to no job; if their owners cannot be read, Slurm's state decides."""
+    """Return the computing processes of no job that no GPU before this one lists.
+
+    If their owners cannot be read, Slurm's state decides.
+    """
     owned, node = host.fact("job_processes", JobProcesses), host.fact("slurm", SlurmNode)
     at_work = node is not None and _SLURM_AT_WORK & set(node.states)
     if at_work and (owned is None or not owned.slurm):
         return []
-    return [process for process in _compute(gpu) if owned is None or process.pid not in owned.all]
+    listed = set(owned.all) if owned else set()
+    for before in takewhile(lambda other: other is not gpu, gpus_of(host)):
+        listed |= {process.pid for process in _compute(before)}
+    return [process for process in _compute(gpu) if process.pid not in listed]
 
 
 def _compute(gpu: Gpu) -> list[GpuProcess]:
@@ -104,6 +108,7 @@ def _is_nameless(process: GpuProcess) -> bool:
     return (process.name or "").strip().lower() in _NAMELESS
 
 
-def _shown(process: GpuProcess) -> str:
-    memory = f"{process.memory_mib} MiB" if process.memory_mib else ""
-    return " ".join(filter(None, [str(process.pid), process.name, memory]))
+def _shown(host: Subject, process: GpuProcess) -> str:
+    used = [one.memory_mib or 0 for gpu in gpus_of(host) for one in _compute(gpu) if one.pid == process.pid]
+    memory = f"{sum(used)} MiB" if sum(used) else ""
+    return " ".join(filter(None, [str(process.pid), process.name, memory, f"on {len(used)} GPUs" * (len(used) > 1)]))

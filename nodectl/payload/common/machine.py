@@ -233,7 +233,8 @@ def _asked() -> Tuple[List[List[str]], str, bool]:
     rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1 and row[0].isdigit()]
     if rows or "No devices were found" in said or (said.startswith("index,") and process.returncode == 0):
         return rows, "nvidia-smi lists none", True
-    words = said.split("\n")[0].split(". ")[0][:_WORDS] or "without a word"
+    reason = said.partition("\nNVML library version")[0].rpartition("\n")[2]
+    words = reason.split(". ")[0][:_WORDS] or "without a word"
     return rows, "nvidia-smi could not be asked (exit status %d: %s)" % (process.returncode, words), False
 
 

@@ -18,8 +18,9 @@ _LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
 _INFO = re.compile(r"([A-Z][\w .()-]{1,60}?) *: *(\S.{0,200})")
 _SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s")
 _COUNTER = re.compile(r"([^:]{1,80}?) *: *(.+)")
-# driver 470: `0 replay errors`, `0 flit CRC errors`, and an empty row after each link
-_OLD_COUNTER = re.compile(r"([0-9]{1,20}) (?:flit )?(\w+ errors)")
+# drivers up to 470 print `Link 0: 4 flit CRC errors`, then `Link 0:` above the rows of its lanes
+_OLD_COUNTER = re.compile(r"([0-9]{1,20}) (?:flit )?((?:replay|recovery|CRC) errors)")
+_LANE = re.compile(r"Lane [0-9]{1,3} .+: .+")
 _WHOLE = re.compile(r"[0-9]{1,20}")
 _CUT_LINK = re.compile(r"Link *[0-9]*:?")
 _COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
@@ -90,6 +91,9 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
         content = line.text.strip()
         if gpu is not None and _is_link(content):
             gpu.rows.append(line)
+        elif gpu is not None and gpu.rows and _LANE.fullmatch(content):
+            above = gpu.rows[-1].text.partition(":")
+            gpu.rows[len(gpu.rows) - (not above[2].strip()) :] = [Line(line.number, f"{above[0]}: {content}")]
         elif gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
@@ -134,8 +138,6 @@ def _put(link: _Link, value: str) -> str:
         link.unavailable["active"] = link.unavailable["speed_gb_s"] = value
     elif counter := _OLD_COUNTER.fullmatch(value):
         return _put_counter(link, counter[2], counter[1])
-    elif not value and "CRC errors" in link.counters:
-        pass
     elif counter := _COUNTER.fullmatch(value):
         return _put_counter(link, counter[1], counter[2].strip())
     else:

@@ -21,7 +21,8 @@ _GPU = re.compile(
 _USE = re.compile(
     r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A|ERR!)"
     r"\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
-    r"\s+(?:(?P<used>\d{1,9}MiB|N/A|ERR!)\s*/\s*(?P<total>\d{1,9}MiB|N/A|ERR!)|Not Supported|N/A|ERR!)\s+\|"
+    r"\s+(?:(?P<used>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)\s*/\s*(?P<total>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)"
+    r"|Not Supported|N/A|ERR!)\s+\|"
     r"\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
 )
 _PROCESS = re.compile(
@@ -34,6 +35,7 @@ _THIRD = re.compile(r"\|\s+\|\s+\|\s+\S.*\||\|-")
 _BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+[A-Za-z][^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
 
 _ERROR = "ERR!"
+_UNREAD = re.compile(r"ERR!|\d*\.{3}")
 # the fields of what a row names otherwise
 _FIELDS = {
     **{name: name for name in ("name", "persistence")},
@@ -53,7 +55,8 @@ _FIELDS = {
 class TableGpu:
     """One GPU of the table; names are cut there as the table cuts them. None for what is N/A, Not Supported or ERR!.
 
-    `unavailable` has what is ERR!: NVIDIA's word for a value that could not be read, as of a GPU that is sick.
+    `unavailable` has what is ERR!: NVIDIA's word for a value that could not be read, as of a GPU that is sick;
+    and numbers that nvidia-smi shortens, as `14377...`.
     A GPU whose memory is the machine's (DGX Spark, Jetson) has no figures of memory, and Jetson's no address on PCI.
     """
 
@@ -136,7 +139,7 @@ def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
 
 
 def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
-    printed = {**first.groupdict(), **second.groupdict()}
+    printed = {**first.groupdict(""), **second.groupdict("")}
     return TableGpu(
         index=int(first["index"]),
         name=first["name"],
@@ -150,7 +153,7 @@ def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
         memory_used_mib=_whole(second["used"] or ""),
         memory_total_mib=_whole(second["total"] or ""),
         utilization_percent=_whole(second["busy"]),
-        unavailable={_FIELDS[group]: _ERROR for group, word in printed.items() if word == _ERROR and group in _FIELDS},
+        unavailable={_FIELDS[key]: word for key, word in printed.items() if key in _FIELDS and _UNREAD.fullmatch(word)},
     )
 
 

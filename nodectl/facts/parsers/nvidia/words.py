@@ -87,6 +87,12 @@ def warning(text: str) -> str | None:
     return text.strip() if "WARNING" in text and _WARNING.search(text) else None
 
 
+def reason_in(text: str) -> str:
+    """Return the line of a failed call that explains it: the last known failure, else the last line; "" for none."""
+    lines = text.strip().splitlines()
+    return next((line for line in reversed(lines) if _FAILURES.search(line[:2000])), lines[-1] if lines else "")
+
+
 def no_output(tool: str, lines: Sequence[Line], expected: str) -> ParseError:
     """Return the error for a text without the tool's output: its own reason where printed, else the first line."""
     written = [line for line in lines if line.text.strip()]

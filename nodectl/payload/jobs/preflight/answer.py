@@ -295,13 +295,16 @@ def gpu_count() -> Optional[int]:
 def gpu_users() -> List[str]:
     """Return what computes on the GPUs now, whoever started it; [] where nothing does, or the driver does not say."""
     listing = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
-    users = []
+    users: Dict[str, List[int]] = {}  # the memory of each process on each of its GPUs
     for line in listing.splitlines():
         pid, memory, name = [*(word.strip() for word in line.split(",", 2)), "", ""][:3]
         if pid.isdigit():
-            used = f", {memory} MiB" if memory.isdigit() else ""
-            users.append(f"pid {pid} ({os.path.basename(name)[:40]}, {login_of(int(pid)) or 'login unknown'}){used}")
-    return users
+            user = f"pid {pid} ({os.path.basename(name)[:40]}, {login_of(int(pid)) or 'login unknown'})"
+            users.setdefault(user, []).append(int(memory) if memory.isdigit() else 0)
+    return [
+        user + (f", {sum(mib)} MiB" if sum(mib) else "") + (f" on {len(mib)} GPUs" if len(mib) > 1 else "")
+        for user, mib in users.items()
+    ]
 
 
 def _smi(*words: str) -> Optional[str]:
