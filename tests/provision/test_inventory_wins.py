@@ -71,3 +71,10 @@ def test_what_is_installed_is_not_said_beside_the_profiles(fleet: Callable[..., 
     said = " ".join(done.stdout.split())
     assert done.returncode == 2 and "pytorch_requirements is set for this host" in said, said[-3000:]
     assert "in nodectl_overrides, {stack: {torch: …}}" in said
+
+
+def test_a_stack_without_torch_has_the_launch_script(fleet: Callable[..., Fleet]) -> None:
+    host = fleet("node01", nodectl_stack="none")
+    assert host.changed("provision", "--tags", "launcher") != {0}
+    host.run("launch", "--engine", "command", "--", "true")
+    host.run("rollback")
