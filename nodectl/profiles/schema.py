@@ -357,10 +357,13 @@ class GpuSettings(Strict):
 
     # whether the driver stays loaded without a client
     persistence: ValueSetting[bool] | None = None
-    # application clocks as `memory,graphics` in MHz, or `max`
-    clocks: ValueSetting[Annotated[str, Field(pattern=r"^(max|[1-9][0-9]*,[1-9][0-9]*)$")]] | None = None
+    # locked clocks as `graphics` or `memory,graphics` in MHz, or `max`, the highest graphics clock
+    clocks: ValueSetting[Annotated[str, Field(pattern=r"^(max|([1-9][0-9]*,)?[1-9][0-9]*)$")]] | None = None
     # of each GPU
     power_limit_w: ValueSetting[Annotated[int, Field(ge=10)]] | None = None
+    ecc: ValueSetting[bool] | None = None
+    mig: ValueSetting[bool] | None = None
+    compute_mode: ValueSetting[Literal["Default", "Exclusive_Process", "Prohibited"]] | None = None
     # PCIe access control services of the bridges
     acs: ValueSetting[Literal["off"]] | None = None
 

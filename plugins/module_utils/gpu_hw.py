@@ -8,6 +8,7 @@ Python, and the programs nvidia-smi, lspci and setpci.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,14 +25,30 @@ FIELDS = {
     "uuid": "uuid",
     "persistence": "persistence_mode",
     "display": "display_active",
-    "power": "power.limit",
+    "power_limit_w": "power.limit",
     "power_min": "power.min_limit",
     "power_max": "power.max_limit",
-    "memory": "clocks.applications.memory",
-    "graphics": "clocks.applications.graphics",
-    "max_memory": "clocks.max.memory",
     "max_graphics": "clocks.max.graphics",
+    "graphics_now": "clocks.current.graphics",
+    "memory_now": "clocks.current.memory",
+    "compute_mode": "compute_mode",
+    "ecc": "ecc.mode.pending",
+    "ecc_now": "ecc.mode.current",
+    "mig": "mig.mode.pending",
+    "mig_now": "mig.mode.current",
 }
+# each setting's option of nvidia-smi
+OPTIONS = {
+    "persistence": "-pm",
+    "ecc": "-e",
+    "mig": "-mig",
+    "compute_mode": "-c",
+    "power_limit_w": "-pl",
+    "memory_clock": "-lmc",
+    "clocks": "-lgc",
+}
+_STEP_MHZ = 15
+_REFUSED = re.compile(r"not supported|^Unable to ", re.IGNORECASE)
 # what of access control sends traffic between devices up to the root complex
 ACS_FLAGS = ("SrcValid+", "ReqRedir+", "CmpltRedir+", "UpstreamFwd+")
 _DEVICE = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
@@ -44,19 +61,32 @@ def gpus(run: Run) -> list[Gpu] | None:
     if status != 0:
         return None
     rows = [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]
-    return [dict(zip(FIELDS, row)) for row in rows if len(row) == len(FIELDS)]  # noqa: B905 - Python 3.8
+    found = [dict(zip(FIELDS, row)) for row in rows if len(row) == len(FIELDS)]  # noqa: B905 - Python 3.8
+    return [{**gpu, **locked(gpu, read_locks())} for gpu in found]
+
+
+def locks_file() -> Path:
+    """Return the file of the clocks that are locked. It lasts as long as a lock does, until the next boot."""
+    return Path(os.environ.get("RUNTIME_DIRECTORY", "/run"), "nodectl-gpu-clocks.json")
+
+
+def read_locks() -> dict[str, Gpu]:
+    """{GPU: the clocks that it is locked at}: nvidia-smi sets them and does not print them."""
+    return json.loads(locks_file().read_text(encoding="utf-8")) if locks_file().exists() else {}
+
+
+def locked(gpu: Gpu, locks: Mapping[str, Gpu]) -> Gpu:
+    """Pure: the clocks that the GPU is locked at; "" without a lock, and if a clock that is higher disproves it."""
+    result = {}
+    for name, now in (("clocks", gpu["graphics_now"]), ("memory_clock", gpu["memory_now"])):
+        mhz = locks.get(gpu["uuid"], {}).get(name, "")
+        result[name] = mhz if (number(now) or 0) <= (number(mhz) or 0) + _STEP_MHZ else ""
+    return result
 
 
 def number(text: str) -> float | None:
     """Return `700.00` as a number; None for `[N/A]` and the like."""
     return float(text) if re.match(r"\d+(\.\d+)?$", text) else None
-
-
-def wanted_clocks(gpu: Gpu, clocks: str) -> str:
-    """`memory,graphics` for this GPU; `max` is its own; empty where it has no application clocks."""
-    if number(gpu["memory"]) is None or number(gpu["graphics"]) is None:
-        return ""
-    return f"{gpu['max_memory']},{gpu['max_graphics']}" if clocks == "max" else clocks
 
 
 def bridges(run: Run) -> dict[str, str] | None:
@@ -90,47 +120,32 @@ def virtual(cpuinfo: str = "/proc/cpuinfo") -> bool:
 
 def settings(gpu: Mapping[str, str]) -> dict[str, str]:
     """Return a GPU's settings that can be changed, each as nvidia-smi prints it and takes it."""
-    return {
-        "persistence": gpu["persistence"],
-        "power": gpu["power"],
-        "clocks": f"{gpu['memory']},{gpu['graphics']}",
-    }
+    return {name: gpu[name] for name in OPTIONS}
 
 
 def targets(gpu: Gpu, wanted: Mapping[str, Any]) -> dict[str, str]:
     """Pure: the settings of a GPU that holds what is wanted; none that it lacks, or while a display uses it."""
     if gpu["display"] == "Enabled":
         return {}
-    result = {}
-    if wanted.get("persistence") is not None and gpu["persistence"] != "[N/A]":
-        result["persistence"] = "Enabled" if wanted["persistence"] else "Disabled"
-    if wanted.get("power_limit_w") and number(gpu["power"]) is not None:
-        result["power"] = f"{wanted['power_limit_w']:.2f}"
-    clocks = wanted_clocks(gpu, wanted["clocks"]) if wanted.get("clocks") else ""
-    return {**result, "clocks": clocks} if clocks else result
+    words = {True: "Enabled", False: "Disabled"}
+    after = {name: words.get(wanted.get(name)) for name in ("persistence", "ecc", "mig")}
+    after["compute_mode"] = wanted.get("compute_mode")
+    after["power_limit_w"] = f"{wanted['power_limit_w']:.2f}" if wanted.get("power_limit_w") else None
+    if wanted.get("clocks") and number(gpu["max_graphics"]):
+        clocks = wanted["clocks"].replace("max", gpu["max_graphics"])
+        after["memory_clock"], _unused, after["clocks"] = clocks.rpartition(",")
+    return {name: value for name, value in after.items() if value is not None and not gpu[name].startswith("[")}
 
 
 def setting_commands(uuid: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> list[list[str]]:
     """Pure: what brings a GPU's settings from `now` to `wanted`; a value that nvidia-smi does not take is left out."""
-    smi, todo = ["nvidia-smi", "-i", uuid], []
-    changes = {name: value for name, value in wanted.items() if value != now[name]}
-    if changes.get("persistence") in ("Enabled", "Disabled"):
-        todo.append([*smi, "-pm", "1" if changes["persistence"] == "Enabled" else "0"])
-    if number(changes.get("power", "")) not in (None, number(now["power"])):
-        todo.append([*smi, "-pl", changes["power"]])
-    if all(number(clock) for clock in changes.get("clocks", "").split(",")):
-        todo.append([*smi, "-ac", changes["clocks"]])
+    todo, switch = [], {"Enabled": "1", "Disabled": "0"}
+    for name, value in wanted.items():
+        option = OPTIONS[name]
+        words = [option, f"{value},{value}" if option.startswith("-l") else switch.get(value, value.upper())]
+        if value != now.get(name, value) and not value.startswith("["):
+            todo.append(["nvidia-smi", "-i", uuid, *(words if value else [option.replace("-l", "-r")])])
     return todo
-
-
-def gpu_commands(run: Run, gpu: Gpu, wanted: Mapping[str, Any]) -> list[list[str]]:
-    """Return what has to be run for one GPU; nothing where a display uses it, or for what it does not offer."""
-    after, now = targets(gpu, wanted), settings(gpu)
-    if "power" in after:
-        after["power"] = now["power"] if power_refusal(gpu, wanted["power_limit_w"]) else str(wanted["power_limit_w"])
-    if after.get("clocks", now["clocks"]) != now["clocks"] and clock_refusal(run, gpu, after["clocks"]):
-        del after["clocks"]
-    return setting_commands(gpu["uuid"], after, now)
 
 
 def power_refusal(gpu: Gpu, limit: int) -> str:
@@ -145,15 +160,18 @@ def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
     """Return why this card cannot have the clocks; "" where it can."""
     query = "--query-supported-clocks=memory,graphics"
     pairs = run(["nvidia-smi", "-i", gpu["uuid"], query, "--format=csv,noheader,nounits"])[1]
-    if clocks in {re.sub(r"\s", "", line) for line in pairs.splitlines()}:
+    supported = [re.sub(r"\s", "", line) for line in pairs.splitlines()]
+    if clocks == "max" or clocks in [*supported, *(pair.partition(",")[2] for pair in supported)]:
         return ""
     return f"{gpu['uuid']}: clocks {clocks} are none of the card's: nvidia-smi {query}"
 
 
 def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
     """All that has to be run now; bridges only on bare metal."""
-    asked = any(wanted.get(key) is not None for key in ("persistence", "clocks", "power_limit_w"))
-    todo = [argv for gpu in (gpus(run) if asked else None) or () for argv in gpu_commands(run, gpu, wanted)]
+    asked = any(wanted.get(key) is not None for key in OPTIONS)
+    todo = []
+    for gpu in (gpus(run) if asked else None) or ():
+        todo += setting_commands(gpu["uuid"], targets(gpu, wanted), settings(gpu))
     if wanted.get("acs") == "off" and not virtual():
         for device, control in sorted((bridges(run) or {}).items()):
             if redirected(control):
@@ -172,8 +190,18 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
 def execute(run: Run, command: list[str]) -> str:
     """Run the command; return why it did not work. nvidia-smi exits with 0 if the card refuses a setting."""
     status, out, err = run(command)
-    refused = [line for line in out.splitlines() if "not supported" in line.lower()]
-    reason = refused[0] if status == 0 and refused else (err or out).strip() if status else ""
+    refused = [line for line in out.splitlines() if _REFUSED.search(line)]
+    reason = (refused or [(err or out).strip()])[0] if status or refused else ""
+    if command[0] == "nvidia-smi" and command[3][1:] in ("lgc", "rgc", "lmc", "rmc"):
+        smi, option, mhz = command[:3], command[3], "".join(command[4:]).partition(",")[0]
+        if reason and option in ("-lgc", "-rgc"):  # before Volta a GPU has application clocks alone
+            memory = run([*smi, "--query-gpu=clocks.max.memory", "--format=csv,noheader,nounits"])[1].strip()
+            old = ["-ac", f"{memory},{mhz}"] if mhz else ["-rac"]
+            reason = reason if execute(run, [*smi, *old]) else ""
+        if not reason:
+            locks = read_locks()
+            locks.setdefault(command[2], {})["clocks" if option.endswith("gc") else "memory_clock"] = mhz
+            locks_file().write_text(json.dumps(locks), encoding="utf-8")
     return reason and f"{' '.join(command)}: {reason}"
 
 
@@ -181,10 +209,10 @@ def not_held(run: Run, wanted: Mapping[str, Any]) -> list[str]:
     """Read the settings back; return a reason for each GPU that does not hold what is wanted."""
     reasons = []
     for gpu in gpus(run) or ():
-        now = settings(gpu)
         for name, value in targets(gpu, wanted).items():
-            if now[name] != value:
-                reasons.append(f"{gpu['uuid']}: {name} is {now[name]} after it was set to {value}")
+            if gpu[name] != value:
+                now = gpu[name] or f"{gpu['graphics_now']} and {gpu['memory_now']} MHz"
+                reasons.append(f"{gpu['uuid']}: {name} is {now} after it was set to {value or 'no lock'}")
     return reasons
 
 

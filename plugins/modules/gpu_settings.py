@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible module: persistence, clocks, power limit and access control, live and at every boot."""
+"""Ansible module: modes, clocks, power limit and access control, live and at every boot."""
 
 from __future__ import annotations
 
@@ -29,23 +29,20 @@ def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
     for gpu in gpus:
         if wanted["power_limit_w"]:
             reasons.append(gpu_hw.power_refusal(gpu, wanted["power_limit_w"]))
-        clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"]) if wanted["clocks"] else ""
-        if clocks:
-            reasons.append(gpu_hw.clock_refusal(run, gpu, clocks))
+        if wanted["clocks"]:
+            reasons.append(gpu_hw.clock_refusal(run, gpu, wanted["clocks"]))
     return [reason for reason in reasons if reason]
 
 
 def not_settable(gpus: list[Gpu], wanted: Mapping[str, Any], bridges: bool, virtual: bool) -> list[str]:
     """Pure: `SETTING: why` of what was asked for and cannot be set here; `bridges`: lspci and setpci are installed."""
-    asked = [name for name in ("persistence", "clocks", "power_limit_w") if wanted[name] is not None]
+    asked = [name for name in wanted if name != "acs" and wanted[name] is not None]
     reasons = [f"{name}: nvidia-smi shows no GPU" for name in asked if not gpus]
     for gpu in gpus:
         if asked and gpu["display"] == "Enabled":
             reasons.append(f"{', '.join(asked)} of {gpu['uuid']}: a display uses it")
             continue
-        target = gpu_hw.targets(gpu, wanted)
-        fields = {"persistence": "persistence", "clocks": "clocks", "power_limit_w": "power"}
-        missing = [name for name in asked if fields[name] not in target]
+        missing = [name for name in asked if name not in gpu_hw.targets(gpu, wanted)]
         reasons += [f"{name} of {gpu['uuid']}: its driver does not offer it" for name in missing]
     if wanted["acs"] == "off" and (virtual or not bridges):
         why = "a virtual machine's host relies on access control" if virtual else "lspci or setpci is not installed"
@@ -99,6 +96,10 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> N
     diff = boot_service.set_all(module, files, held, entries, todo, lambda argv: gpu_hw.execute(run, argv))
     if todo and not module.check_mode and (reasons := gpu_hw.not_held(run, wanted)):
         module.fail_json(msg="; ".join(reasons))
+    for gpu in (gpu_hw.gpus(run) or []) if gpus else []:
+        for name in ("ecc", "mig"):
+            if wanted[name] is not None and gpu[name] != gpu[f"{name}_now"]:
+                module.warn(f"{gpu['uuid']}: {name} is {gpu[name]} only after a reset of the GPU, or a reboot")
     module.exit_json(changed=bool(diff), diff=diff)
 
 
@@ -108,6 +109,9 @@ def main() -> None:
         "persistence": {"type": "bool"},
         "clocks": {"type": "str"},
         "power_limit_w": {"type": "int"},
+        "ecc": {"type": "bool"},
+        "mig": {"type": "bool"},
+        "compute_mode": {"type": "str", "choices": ["Default", "Exclusive_Process", "Prohibited"]},
         "acs": {"type": "str", "choices": ["off"]},
     }
     module = AnsibleModule(

@@ -53,6 +53,7 @@ HEALTHY: dict[str, Any] = {
     "power_limit_w": 400.0,
     "power_limit_default_w": 400.0,
     "sm_clock_mhz": 210,
+    "graphics_clock_mhz": 210,
     "sm_clock_max_mhz": 1410,
     "graphics_clock_max_mhz": 1410,
     "applications_graphics_clock_mhz": 1410,

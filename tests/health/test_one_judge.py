@@ -59,13 +59,14 @@ def boot(**settings: object) -> str:
 def gpu_report(**values: str) -> str:
     """The recording's report, with these values of every GPU."""
     text = bundled("dgx-a100")["nvidia-smi-q"].stdout
-    text = re.sub(
-        r"(?s)(Applications Clocks\n.*?: )Requested[^\n]*(\n.*?: )Requested[^\n]*", r"\g<1>1410 MHz\g<2>1593 MHz", text
-    )
     for name, value in values.items():
         words = name.replace("_", " ")
         text = re.sub(rf"(?mi)^(\s+{words}\s+: ).*$", rf"\g<1>{value}", text)
     return text
+
+
+def with_mode(name: str, word: str) -> str:
+    return re.sub(rf"({name} Mode\n\s+Current\s+: )\w+(\n\s+Pending\s+: )\w+", rf"\g<1>{word}\g<2>{word}", gpu_report())
 
 
 def redirecting() -> str:
@@ -81,19 +82,19 @@ def smi_rows(text: str) -> list[dict[str, str]]:
 
     rows = []
     for part in re.split(r"^GPU ", text, flags=re.MULTILINE)[1:]:
-        clocks = part[part.index("Applications Clocks\n") :]
+        graphics = of("Graphics", part)
         rows.append(
             {
                 "uuid": of("GPU UUID", part),
                 "persistence": of("Persistence Mode", part),
                 "display": of("Display Active", part),
-                "power": of("Current Power Limit", part),
-                "power_min": of("Min Power Limit", part),
-                "power_max": of("Max Power Limit", part),
-                "memory": of("Memory", clocks),
-                "graphics": of("Graphics", clocks),
-                "max_memory": "1593",
-                "max_graphics": "1410",
+                "power_limit_w": of("Current Power Limit", part),
+                "max_graphics": graphics,
+                "compute_mode": of("Compute Mode", part),
+                "ecc": of("Pending", part[part.index("ECC Mode") :]),
+                "mig": of("Pending", part[part.index("MIG Mode") :]),
+                "clocks": graphics if graphics == "1410" else "",  # a clock above the lock disproves it
+                "memory_clock": "1593",
             }
         )
     return rows
@@ -101,10 +102,11 @@ def smi_rows(text: str) -> list[dict[str, str]]:
 
 def gpu_setter(**wanted: object) -> Setter:
     def todo(outputs: Outputs) -> list[list[str]]:
-        def run(argv: list[str]) -> tuple[int, str, str]:
-            return 0, "1593, 1410\n", ""
-
-        return [step for gpu in smi_rows(outputs["nvidia-smi-q"]) for step in gpu_hw.gpu_commands(run, gpu, wanted)]
+        return [
+            step
+            for gpu in smi_rows(outputs["nvidia-smi-q"])
+            for step in gpu_hw.setting_commands(gpu["uuid"], gpu_hw.targets(gpu, wanted), gpu)
+        ]
 
     return todo
 
@@ -255,13 +257,8 @@ CASES: dict[tuple[str, str], Case] = {
         "1593,1410",
         "gpu_clock_setting",
         "GPU 0",
-        {"nvidia-smi-q": gpu_report()},
-        {
-            "nvidia-smi-q": gpu_report().replace(
-                ": 1410 MHz\n        Memory                                         : 1593 MHz\n    Default",
-                ": 1095 MHz\n        Memory                                         : 1593 MHz\n    Default",
-            )
-        },
+        {"nvidia-smi-q": gpu_report(graphics="1410 MHz")},
+        {"nvidia-smi-q": gpu_report(graphics="1980 MHz")},
         gpu_setter(clocks="1593,1410"),
     ),
     ("gpu", "power_limit_w"): Case(
@@ -271,6 +268,28 @@ CASES: dict[tuple[str, str], Case] = {
         {"nvidia-smi-q": gpu_report()},
         {"nvidia-smi-q": gpu_report(current_power_limit="300.00 W", requested_power_limit="300.00 W")},
         gpu_setter(power_limit_w=400),
+    ),
+    **{
+        ("gpu", name.lower()): Case(
+            name == "ECC",
+            check,
+            "GPU 0",
+            {"nvidia-smi-q": with_mode(name, held)},
+            {"nvidia-smi-q": with_mode(name, wrong)},
+            gpu_setter(**{name.lower(): name == "ECC"}),
+        )
+        for name, check, held, wrong in (
+            ("ECC", "gpu_ecc_mode", "Enabled", "Disabled"),
+            ("MIG", "gpu_mig", "Disabled", "Enabled"),
+        )
+    },
+    ("gpu", "compute_mode"): Case(
+        "Exclusive_Process",
+        "gpu_compute_mode",
+        "GPU 0",
+        {"nvidia-smi-q": gpu_report(compute_mode="Exclusive_Process")},
+        {"nvidia-smi-q": gpu_report()},
+        gpu_setter(compute_mode="Exclusive_Process"),
     ),
     ("gpu", "acs"): Case("off", "access_control", "", {}, {"lspci-acs": redirecting()}, acs_setter),
 }

@@ -20,7 +20,7 @@ FOLDER, SMI = "/run/stand-in", "/usr/local/bin/nvidia-smi"
 # one card, whose limit stays where it is put
 STAND_IN = f"""#!/bin/sh
 case "$*" in
-*--query-gpu=*) echo "GPU-a, Disabled, Disabled, $(cat {FOLDER}/limit), 150.00, 600.00, [N/A], [N/A], 10501, 3105" ;;
+*--query-gpu=*) echo "GPU-a, Disabled, Disabled, $(cat {FOLDER}/limit), 150.00, 600.00{", [N/A]" * 8}" ;;
 *-pl*) shift 3; echo "${{1%.00}}.00" >{FOLDER}/limit ;;
 esac
 """

@@ -10,12 +10,12 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
 from tests.roles.run_module import run_module
 
 MODULE = "plugins/modules/gpu_settings.py"
-DEPRECATED = "[Requested functionality has been deprecated]"
 # the columns of gpu_hw.FIELDS; values as an A100 with driver 535, an H100 with 590.48.01 and an RTX 2080 SUPER with
 # 595.71.05 (a display on it) print them
-A100 = "GPU-a, Disabled, Disabled, 400.00, 100.00, 400.00, 1215, 1095, 1593, 1410"
-H100 = f"GPU-h, Enabled, Disabled, 700.00, 200.00, 700.00, {DEPRECATED}, {DEPRECATED}, 2619, 1980"
-RTX2080 = f"GPU-r, Disabled, Enabled, 250.00, 105.00, 350.00, {DEPRECATED}, {DEPRECATED}, 7751, 2145"
+MODES = "Default, Enabled, Enabled, Disabled, Disabled"
+A100 = f"GPU-a, Disabled, Disabled, 400.00, 100.00, 400.00, 1410, 210, 1593, {MODES}"
+H100 = f"GPU-h, Enabled, Disabled, 700.00, 200.00, 700.00, [N/A], 345, 2619, {MODES}"
+RTX2080 = "GPU-r, Disabled, Enabled, 250.00, 105.00, 350.00, 2145, 300, 405, Default, [N/A], [N/A], [N/A], [N/A]"
 LSPCI = """0000:00:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge (prog-if 00)
 	Capabilities: [2a0 v1] Access Control Services
 		ACSCap:	SrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
@@ -34,7 +34,9 @@ folder, words = pathlib.Path("{folder}"), sys.argv[1:]
 with (folder / "calls").open("a") as calls:
     print("nvidia-smi", *words, file=calls)
 rows = [line.split(", ") for line in (folder / "gpus").read_text().splitlines()]
-if "--query-supported-clocks" in words[-2]:
+if words[-2] == "--query-gpu=clocks.max.memory":
+    print("1593")
+elif "--query-supported-clocks" in words[-2]:
     print("1593, 1410\\n1593, 1395\\n1215, 1095")
 elif words[0].startswith("--query-gpu"):
     print((folder / "gpus").read_text(), end="")
@@ -43,10 +45,11 @@ elif (folder / "refuses").exists() and words[2] in (folder / "refuses").read_tex
     print("Treating as warning and moving on.\\nAll done.")
 elif not (folder / "ignores").exists():
     row = next(row for row in rows if row[0] == words[1])
-    values = {"-pm": {"1": ["Enabled"], "0": ["Disabled"]}.get(words[3])}.get(words[2]) or words[3].split(",")
-    values = [f"{float(values[0]):.2f}"] if words[2] == "-pl" else values
-    at = {"-pm": 1, "-pl": 3, "-ac": 6}[words[2]]
-    row[at : at + len(values)] = values
+    at = {"-pm": 1, "-pl": 3, "-lgc": 7, "-rgc": 7, "-lmc": 8, "-rmc": 8, "-c": 9, "-e": 10, "-mig": 12}.get(words[2])
+    value = (words[3:] or ["210"])[0].split(",")[0]
+    value = f"{float(value):.2f}" if words[2] == "-pl" else value.title() if words[2] == "-c" else value
+    if at:
+        row[at] = {"1": "Enabled", "0": "Disabled"}.get(value, value)
     (folder / "gpus").write_text("".join(", ".join(row) + "\\n" for row in rows))
 """
 
@@ -70,7 +73,7 @@ class Node:
     def __call__(self, state: str, check: bool = False, **wanted: Any) -> dict[str, Any]:
         files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "record")}
         arguments = {"state": state, "wanted": wanted, **files}
-        env = {"PATH": f"{self.bin}:/usr/bin:/bin"}
+        env = {"PATH": f"{self.bin}:/usr/bin:/bin", "RUNTIME_DIRECTORY": str(self.folder)}
         return run_module(MODULE, arguments, folder=self.folder, check=check, env=env)
 
     def calls(self) -> list[str]:
@@ -82,8 +85,8 @@ def test_what_differs_is_set_and_only_that(tmp_path: Path) -> None:
     node = Node(tmp_path, A100, H100)
     done = node("set", persistence=True, power_limit_w=350, clocks="max")
     assert done["changed"]
-    wanted = ["-i GPU-a -pm 1", "-i GPU-a -pl 350", "-i GPU-a -ac 1593,1410", "-i GPU-h -pl 350"]
-    assert node.calls() == [f"nvidia-smi {words}" for words in wanted], "the H100's driver has no application clocks"
+    wanted = ["-i GPU-a -pm 1", "-i GPU-a -pl 350.00", "-i GPU-a -lgc 1410,1410", "-i GPU-h -pl 350.00"]
+    assert node.calls() == [f"nvidia-smi {words}" for words in wanted], "the H100 names no highest clock"
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
@@ -130,14 +133,44 @@ def test_what_is_no_longer_wanted_goes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        ("refuses", "nvidia-smi -i GPU-a -pl 350: Changing power management limit is not supported"),
-        ("ignores", "GPU-a: power is 400.00 after it was set to 350.00"),
+        ("refuses", "nvidia-smi -i GPU-a -pl 350.00: Changing power management limit is not supported"),
+        ("ignores", "GPU-a: power_limit_w is 400.00 after it was set to 350.00"),
     ],
 )
 def test_a_setting_that_the_card_does_not_take_fails(tmp_path: Path, file: str, reason: str) -> None:
     (tmp_path / file).write_text("-pl")
     done = Node(tmp_path, A100)("set", power_limit_w=350)
     assert done["failed"] and reason in done["msg"]
+
+
+def test_clocks_are_locked_once_and_again_where_one_is_above(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100)
+    assert node("set", clocks="1593,1395")["changed"] and not node("set", clocks="1593,1395")["changed"]
+    assert node.calls() == [f"nvidia-smi -i GPU-a {words}" for words in ("-lmc 1593,1593", "-lgc 1395,1395")]
+    (tmp_path / "gpus").write_text(A100.replace(", 210,", ", 1440,") + "\n")
+    assert node("set", clocks="1593,1395")["changed"]
+    (tmp_path / "calls").write_text("")
+    assert node("set")["changed"] and not node("set")["changed"]
+    assert node.calls() == [f"nvidia-smi -i GPU-a {words}" for words in ("-rmc", "-rgc")]
+
+
+def test_application_clocks_are_set_where_the_card_has_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "refuses").write_text("-lgc")
+    node = Node(tmp_path, A100)
+    assert node("set", clocks="1410")["changed"] and not node("set", clocks="1410")["changed"]
+    assert node.calls()[-1] == "nvidia-smi -i GPU-a -ac 1593,1410"
+
+
+def test_ecc_and_mig_wait_for_a_reset(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100)
+    wanted: dict[str, Any] = {"ecc": False, "mig": True, "compute_mode": "Exclusive_Process"}
+    for changed in (True, False):
+        done = node("set", **wanted)
+        assert done["changed"] == changed and "GPU-a: mig is Enabled only after a reset" in str(done["warnings"])
+    assert node.calls() == [f"nvidia-smi -i GPU-a {words}" for words in ("-e 0", "-mig 1", "-c EXCLUSIVE_PROCESS")]
+    reset = A100.replace(MODES, "Exclusive_Process, Disabled, Disabled, Enabled, Enabled")
+    (tmp_path / "gpus").write_text(f"{reset}\n")
+    assert "warnings" not in node("set", **wanted)
 
 
 def test_without_a_driver_nothing_is_done_and_nothing_passes(tmp_path: Path) -> None:
@@ -162,7 +195,7 @@ def test_access_control_is_read_from_bridges_alone(monkeypatch: pytest.MonkeyPat
 def test_the_boot_program_does_the_same_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, A100)
     monkeypatch.setenv("PATH", f"{node.bin}:/usr/bin:/bin")
-    (tmp_path / "gpu.json").write_text(json.dumps({"persistence": True, "clocks": None, "power_limit_w": None}))
+    (tmp_path / "gpu.json").write_text(json.dumps({"persistence": True, "clocks": None}))
     assert gpu_hw.main(str(tmp_path / "gpu.json")) == 0
     assert node.calls() == ["nvidia-smi -i GPU-a -pm 1"]
 

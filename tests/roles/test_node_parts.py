@@ -1,6 +1,7 @@
 """What the record's helpers read: dpkg's and apt's files, the driver's packages, rings, GPU settings, sysctl names."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,7 +110,9 @@ def test_a_driver_is_known_by_name_and_version(utils: Any, name: str, version: s
     assert bool(re.search(parts.DRIVER_VERSION, version)) != bool(re.search(parts.OTHER_VERSION, version))
 
 
-def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(
+    utils: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     live = utils("undo.live")
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     text = (
@@ -122,15 +125,16 @@ def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any, m
     assert live.live_commands(item, before, {"rx": "8192", "tx": "512"}) == [["ethtool", "-G", "eth0", "rx", "1024"]]
 
     def gpus(row: str) -> Any:
-        rows = f"{row}, 877, 1980\nGPU-2, Enabled, Disabled, [N/A], 1, 2, [N/A], [N/A], 877, 1980\n"
+        rows = f"{row}, Enabled, Enabled, Disabled, Disabled\nGPU-2{', [N/A]' * 13}\n"
         return live.look_live(lambda argv: (0, rows, ""), {"kind": "gpu"})
 
-    old = gpus("GPU-1, Disabled, Disabled, 350.00, 100.00, 400.00, 877, 1380")
-    assert old == {"GPU-1": "Disabled,350.00,877,1380", "GPU-2": "Enabled,[N/A],[N/A],[N/A]"}
-    new = gpus("GPU-1, Enabled, Disabled, 300.00, 100.00, 400.00, 877, 1530")
-    smi = ["nvidia-smi", "-i", "GPU-1"]
-    wanted = [[*smi, "-pm", "0"], [*smi, "-pl", "350.00"], [*smi, "-ac", "877,1380"]]
-    assert live.live_commands({"kind": "gpu"}, old, new) == wanted
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    old = gpus("GPU-1, Disabled, Disabled, 350.00, 100.00, 400.00, 1980, 210, 877, Default")
+    assert (old["GPU-1 power_limit_w"], old["GPU-2 mig"], old["GPU-1 clocks"]) == ("350.00", "[N/A]", "")
+    (tmp_path / "nodectl-gpu-clocks.json").write_text('{"GPU-1": {"clocks": "1530"}}')
+    new = gpus("GPU-1, Enabled, Disabled, 300.00, 100.00, 400.00, 1980, 1530, 877, Prohibited")
+    wanted = [["-pm", "0"], ["-c", "DEFAULT"], ["-pl", "350.00"], ["-rgc"]]
+    assert live.live_commands({"kind": "gpu"}, old, new) == [["nvidia-smi", "-i", "GPU-1", *words] for words in wanted]
 
 
 def test_names_of_sysctls_are_those_of_sysctl(utils: Any) -> None:

@@ -108,19 +108,18 @@ def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
 def _settings(host: Subject, gpus: Gpus) -> Values:
     """Return what nvidia-smi can set of each GPU; FIXED what the tuning sets."""
     tuning = host.wanted.tuning.gpu if host.wanted else None
-    fixed = {"persistence": bool(tuning and tuning.persistence), "power limit": bool(tuning and tuning.power_limit_w)}
     attributes = {
         "ecc": "ecc_mode_current",
         "mig": "mig_mode",
         "persistence": "persistence_mode",
-        "compute mode": "compute_mode",
-        "power limit": "power_limit_w",
+        "compute_mode": "compute_mode",
+        "power_limit_w": "power_limit_w",
     }
     values: dict[tuple[str, str, str], str | None] = {}
     for gpu in gpus.devices:
         for name, attribute in attributes.items():
             value = getattr(gpu, attribute)
-            if fixed.get(name):
+            if tuning and getattr(tuning, name) is not None:
                 values[name, gpu.name or "", gpu.label] = FIXED
             elif value is not None:  # the value's own check reports None
                 values[name, gpu.name or "", gpu.label] = _text(value)

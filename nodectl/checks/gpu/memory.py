@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from nodectl.checks.check import Subject, Threshold
-from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag, gpus_of
+from nodectl.checks.gpu.rules import Fault, by_tuning, gpu_check, gpu_flag, gpus_of
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
@@ -79,13 +79,16 @@ _COUNTS = "let it run its job, then reset the GPU; many in one place become rema
     expected="ECC as it should be",
     remedy="`nvidia-smi -e 1`, then reboot",
     action="reboot",
+    roles=("gpu_settings",),
 )
 def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
     """Fire for a GPU with ECC off; desktop cards are delivered so, and only fire if ECC differs between them."""
+    if gpu.ecc_mode_pending not in (None, gpu.ecc_mode_current):
+        return Fault(Status.SKIPPED, "changes with the next reset: gpu_ecc_pending says so")
+    if judged := by_tuning(host, gpu, "ecc", gpu.ecc_mode_current):
+        return judged[0]
     if gpu.ecc_mode_current:
         return None
-    if gpu.ecc_mode_pending:
-        return Fault(Status.SKIPPED, "off, and on after the next reset: gpu_ecc_pending says so")
     if not _DESKTOP.search(gpu.name or ""):
         return Fault(Status.FAILED, "off")
     mixed = any(other.ecc_mode_current for other in gpus_of(host) if other.name == gpu.name)

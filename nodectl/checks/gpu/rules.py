@@ -12,6 +12,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 REPORT = "nvidia-smi-q"
+SET_BY_ROLE = "`nodectl provision --tags gpu_settings`"
 # the GPU has no such thing; any other refusal is a failure to look
 _HAS_NONE = ("", "n/a", "not supported", "requested functionality has been deprecated")
 
@@ -88,6 +89,19 @@ def identity(gpu: Gpu) -> str:
     """Return the numbers by which a card that comes back from repair is known again."""
     numbers = (("UUID", gpu.uuid), ("serial", gpu.serial), ("bus", gpu.bus_id))
     return ", ".join(f"{name} {value}" for name, value in numbers if value)
+
+
+def by_tuning(host: Subject, gpu: Gpu, name: str, now: object) -> tuple[Fault | None] | None:
+    """Return the judgement by the tuning's setting `name`, which the role sets; None without one."""
+    wanted = getattr(host.wanted.tuning.gpu, name) if host.wanted else None
+    if wanted is None:
+        return None
+    if now == wanted.value:
+        return (None,)
+    if gpu.display_active:
+        return (Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone"),)
+    is_, should = ("on" if one is True else "off" if one is False else one for one in (now, wanted.value))
+    return (Fault(Status.FAILED, f"{is_}, the tuning says {should}", "none", SET_BY_ROLE),)
 
 
 def gpus_of(host: Subject) -> tuple[Gpu, ...]:

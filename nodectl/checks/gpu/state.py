@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from nodectl.checks.check import Subject, Threshold
-from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
+from nodectl.checks.gpu.rules import SET_BY_ROLE, Fault, by_tuning, gpu_check, gpus_of
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
@@ -16,6 +16,7 @@ from nodectl.profiles.gpus import model_of
 ORDER = 70
 
 _ROLES = ("gpu_settings",)
+_CLOCK_STEP_MHZ = 15
 _COOL = "look at fans, filters, inlet temperature and the heat sink of this GPU (`nvidia-smi -q -d TEMPERATURE`)"
 _POWER = "look at the power supplies and their cables, and at the BMC's log (`ipmitool sel list`)"
 _GEFORCE = "GeForce"
@@ -44,31 +45,23 @@ def _with_clock(gpu: Gpu, actual: str) -> str:
     roles=_ROLES,
 )
 def _persistence(host: Subject, gpu: Gpu) -> Fault | None:
-    wanted = host.wanted.tuning.gpu.persistence if host.wanted else None
-    if wanted is None:
-        # a display keeps the driver loaded
-        return None if gpu.persistence_mode or gpu.display_active else Fault(Status.WARNING, "off")
-    if gpu.persistence_mode == wanted.value:
-        return None
-    actual = f"{'on' if gpu.persistence_mode else 'off'}, the tuning says otherwise"
-    return _not_tuned(gpu, actual, "`nodectl provision --tags gpu_settings`")
-
-
-def _not_tuned(gpu: Gpu, actual: str, remedy: str = "") -> Fault:
-    """Return the fault of a GPU that is not as tuned: of a desktop's none, since the role sets nothing there."""
-    if gpu.display_active:
-        return Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone")
-    return Fault(Status.FAILED, actual, remedy=remedy)
+    if judged := by_tuning(host, gpu, "persistence", gpu.persistence_mode):
+        return judged[0]
+    # a display keeps the driver loaded
+    return None if gpu.persistence_mode or gpu.display_active else Fault(Status.WARNING, "off")
 
 
 @gpu_check(
     "gpu_compute_mode",
     "compute_mode",
-    fires="prohibited; warning: exclusive to one process",
-    expected="Default",
+    fires="prohibited, or not as the tuning sets it; warning: exclusive to one process",
+    expected="Default, or the tuning's",
     remedy="`nvidia-smi -c DEFAULT`",
+    roles=_ROLES,
 )
 def _compute_mode(host: Subject, gpu: Gpu) -> Fault | None:
+    if judged := by_tuning(host, gpu, "compute_mode", gpu.compute_mode):
+        return judged[0]
     mode = (gpu.compute_mode or "").lower()
     if mode == "default":
         return None
@@ -78,13 +71,16 @@ def _compute_mode(host: Subject, gpu: Gpu) -> Fault | None:
 @gpu_check(
     "gpu_mig",
     "mig_mode",
-    fires="on for some GPUs only; warning: on, or a change waits",
-    expected="off",
+    fires="on for some GPUs only, or not as the tuning sets it; warning: on, or a change waits",
+    expected="off, or as the tuning sets it",
     remedy="`nvidia-smi -mig 0`, then reset the GPU: jobs over several GPUs need whole ones",
+    roles=_ROLES,
 )
 def _mig(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.mig_mode_pending is not None and gpu.mig_mode_pending != gpu.mig_mode:
         return Fault(Status.WARNING, "a change waits for a reset", "reset GPU")
+    if judged := by_tuning(host, gpu, "mig", gpu.mig_mode):
+        return judged[0]
     if not gpu.mig_mode:
         return None
     mixed = any(other.mig_mode is False for other in gpus_of(host))
@@ -251,38 +247,28 @@ def _clock(host: Subject, gpu: Gpu) -> Fault | None:
 
 @gpu_check(
     "gpu_clock_setting",
-    "applications_graphics_clock_mhz",
-    fires="not the tuning's application clocks; warning: not its siblings'",
-    expected="the tuning's, or the siblings', clocks",
-    remedy="`nodectl provision --tags gpu_settings`, or `nvidia-smi -rac`",
+    "graphics_clock_mhz",
+    fires="above the tuning's clock; warning: idle and below it, or not its siblings' application clock",
+    expected="the tuning's, or the siblings', clock",
+    remedy=f"{SET_BY_ROLE}, or `nvidia-smi -rac`",
     roles=_ROLES,
 )
 def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
-    """Compare with the tuning's clocks; without any, with those that most siblings have."""
+    """Compare with the clock that the tuning locks, which no report shows; without one, with the siblings."""
     wanted = host.wanted.tuning.gpu.clocks if host.wanted else None
-    now = gpu.applications_graphics_clock_mhz
-    if wanted is not None:
-        graphics_max = gpu.graphics_clock_max_mhz or gpu.sm_clock_max_mhz
-        pair = (gpu.memory_clock_max_mhz, graphics_max) if wanted.value == "max" else _pair(wanted.value)
-        live = (gpu.applications_memory_clock_mhz, now)
-        if all(is_ is None or want is None or is_ == want for is_, want in zip(live, pair, strict=True)):
-            return None
-        actual = f"memory at {live[0]}" if now == pair[1] else f"{now}"
-        return _not_tuned(gpu, f"{actual} MHz, the tuning says {wanted.value}")
-    siblings = Counter(
-        other.applications_graphics_clock_mhz
-        for other in gpus_of(host)
-        if other.name == gpu.name and other.applications_graphics_clock_mhz is not None
-    )
-    most, many = siblings.most_common(1)[0]
-    if now == most or 2 * many <= siblings.total():
+    now, top = gpu.graphics_clock_mhz or 0, gpu.graphics_clock_max_mhz or 0
+    if wanted is not None and not gpu.display_active:
+        lock = top if wanted.value == "max" else int(wanted.value.rpartition(",")[2])
+        actual = f"{now} MHz, the tuning locks {lock} MHz"
+        if now > lock + _CLOCK_STEP_MHZ:
+            return Fault(Status.FAILED, actual)
+        is_free = now < lock - _CLOCK_STEP_MHZ and "idle" in (gpu.clock_event_reasons or ())
+        return Fault(Status.WARNING, f"idle at {actual}") if is_free else None
+    clocks = [other.applications_graphics_clock_mhz for other in gpus_of(host) if other.name == gpu.name]
+    mine, (most, many) = gpu.applications_graphics_clock_mhz, Counter(clocks).most_common(1)[0]
+    if most in (None, mine) or mine is None or 2 * many <= len(clocks):
         return None
-    return Fault(Status.WARNING, f"{now} MHz, its siblings {most} MHz")
-
-
-def _pair(clocks: str) -> tuple[int, int]:
-    memory, graphics = clocks.split(",")
-    return int(memory), int(graphics)
+    return Fault(Status.WARNING, f"{mine} MHz, its siblings {most} MHz")
 
 
 @gpu_check(
@@ -294,11 +280,9 @@ def _pair(clocks: str) -> tuple[int, int]:
     roles=_ROLES,
 )
 def _power_limit(host: Subject, gpu: Gpu) -> Fault | None:
-    wanted = host.wanted.tuning.gpu.power_limit_w if host.wanted else None
     limit = gpu.power_limit_w or 0
-    if wanted is not None:
-        held = abs(limit - wanted.value) < 1
-        return None if held else _not_tuned(gpu, f"{limit:g} W, the tuning says {wanted.value} W")
+    if judged := by_tuning(host, gpu, "power_limit_w", round(limit)):
+        return judged[0]
     default = gpu.power_limit_default_w
     return None if default is None or limit >= default - 1 else Fault(Status.WARNING, f"{limit:g} W of {default:g} W")
 

@@ -115,7 +115,8 @@ def look_live(run: Run, item: dict[str, str]) -> State:
         current = out.partition("Current hardware settings:")[2] if status == 0 else ""
         return {ring: str(size) for ring, size in nic_hw.ring_sizes(current).items()}
     if item["kind"] == "gpu" and shutil.which("nvidia-smi"):
-        return {gpu["uuid"]: ",".join(gpu_hw.settings(gpu).values()) for gpu in gpu_hw.gpus(run) or ()}
+        found = [(gpu["uuid"], gpu_hw.settings(gpu)) for gpu in gpu_hw.gpus(run) or ()]
+        return {f"{uuid} {name}": value for uuid, settings in found for name, value in settings.items()}
     return {}
 
 
@@ -124,10 +125,7 @@ def live_commands(item: dict[str, str], before: State, now: State) -> list[list[
     if item["kind"] == "rings":
         return nic_hw.ring_commands(item["interface"], before, now)
     commands = []
-    for uuid in sorted(set(before) & set(now)):
-        old, new = (
-            dict(zip(("persistence", "power", "clocks"), state[uuid].split(",", 2)))  # noqa: B905 - Python 3.8
-            for state in (before, now)
-        )
-        commands += gpu_hw.setting_commands(uuid, old, new)
+    for key in before:
+        uuid, name = key.split()
+        commands += gpu_hw.setting_commands(uuid, {name: before[key]}, {name: now.get(key, before[key])})
     return commands

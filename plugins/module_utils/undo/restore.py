@@ -14,7 +14,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, gpu_hw, node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again, plain
@@ -259,11 +259,9 @@ class Restore:
         return bool(paths or trees or units or changed_packages or values or commands)
 
     def command(self, argv: list[str]) -> None:
-        """Run a program; a status other than 0 is an error."""
+        """Run a program; note why it failed."""
         if shutil.which(argv[0]):
-            status, out, err = self.run(argv)
-            if status != 0:
-                self.errors.append("%s ended with %d: %s" % (" ".join(argv), status, (err or out).strip()))
+            self.errors += filter(None, [gpu_hw.execute(self.run, argv)])
 
     def keep_theirs(self, change: Change) -> None:
         """Keep beside the record what somebody put or changed there after us, before ours takes its place or goes."""
