@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
 from nodectl.facts.base import AbsentError
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
 from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
@@ -26,9 +25,6 @@ VERSIONS = ("470", "525", "535", "550", "555")
 GPUS = ("a100", "b200", "gb200", "gb300", "h100", "l40s", "t4")
 _KEYS = {"nvidia_smi_query": "query-facts", "nvidia_smi_topo": "topo-m", "nvidia_smi_p2p": "topo-p2p-r"}
 _KEYS |= {"nvidia_smi_nvlink": "nvlink-s", "nvidia_smi_nvlink_errors": "nvlink-e"}
-SETTINGS = {"power": "power.enforced_limit_mw", "power_min": "power.min_limit_mw", "power_max": "power.max_limit_mw"}
-SETTINGS |= {"memory": "clocks.memory_app", "graphics": "clocks.graphics_app"}
-SETTINGS |= {"max_memory": "clocks.memory_max", "max_graphics": "clocks.graphics_max"}
 TRUE: dict[str, tuple[str, int]] = yaml.safe_load(Path(__file__).with_name("real_outputs.yml").read_text())
 _WORDS: dict[object, object] = {"enabled": True, "disabled": False, "default": "Default", "N/A": None}
 
@@ -105,15 +101,3 @@ def test_links_are_the_true_ones(version: str, gpu: str) -> None:
 def test_reads_the_link_errors_of_driver_470() -> None:
     link = (parse_nvidia_smi_nvlink(outputs()["470/a100/nvlink-e.out"]).gpus[0].links or ())[0]
     assert (link.replay_errors, link.recovery_errors, link.crc_errors) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("gpu", GPUS)
-def test_settings_of_the_role_are_the_true_ones(version: str, gpu: str) -> None:
-    text = outputs()[f"{version}/{gpu}/query-settings.out"]
-    rows = gpu_hw.gpus(lambda argv: (0, text, "")) or []
-    for row, device in zip(rows, truth(gpu)["devices"], strict=True):
-        merged = {**truth(gpu)["device_defaults"], **device}
-        for name, path in SETTINGS.items():
-            assert float(row[name]) == true_value(merged, path, 1000 if "_mw" in path else 1)
-        assert (row["uuid"], row["persistence"], row["display"]) == (device["uuid"], "Enabled", "Disabled")
