@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
 from nodectl.facts.base import AbsentError, Fact
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
 from nodectl.lab.base import write_file
@@ -193,3 +194,25 @@ def test_programs_of_a_job_see_that_a_gpu_is_lost(
     smi.write("1 Lost 1")
     assert (answer.gpu_count(), node_end._gpus({"gpus_per_node": 2})) == (None, "lost: GPU 1")
     assert [row["lost"] for row in pulse.gpus()] == [0.0, 1.0]
+
+
+@each_version
+def test_the_role_sets_each_once_and_restores_it(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        done = smi.run(*argv[1:])
+        return done.returncode, done.stdout, done.stderr
+
+    wanted = {"persistence": False, "power_limit_w": 500, "clocks": "2619,345", "ecc": False, "mig": True}
+    wanted |= {"compute_mode": "Exclusive_Process"}
+    before = {gpu["uuid"]: gpu_hw.settings(gpu) for gpu in gpu_hw.gpus(run) or ()}
+    assert [gpu_hw.execute(run, command) for command in gpu_hw.commands(run, wanted)] == [""] * 7 * len(before)
+    assert gpu_hw.not_held(run, wanted) == gpu_hw.commands(run, wanted) == []
+    for gpu in gpu_hw.gpus(run) or ():
+        for command in gpu_hw.setting_commands(gpu["uuid"], before[gpu["uuid"]], gpu_hw.settings(gpu)):
+            assert not gpu_hw.execute(run, command)
+    assert {gpu["uuid"]: gpu_hw.settings(gpu) for gpu in gpu_hw.gpus(run) or ()} == before
