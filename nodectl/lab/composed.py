@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodectl.model.recording import Recording
-from nodectl.profiles.gpus import composed, model_of, products, products_of
+from nodectl.profiles.gpus import capability_of, composed, model_of, products, products_of
 from nodectl.recordings.folder import RecordedFleet, bundled, open_recording, read_host
 from nodectl.recordings.save import write_host
 
 _HOST = "node01"
+# the stack of the bundled recordings has NVIDIA's open kernel modules: for this compute capability and later
+_OPEN_FROM = 7.5
 _MIB_A_GB, _KEPT_BY_THE_CARD_MIB = 1024, 12
 # GB/s of a link, as the driver prints it, by NVLink generation
 _LINK_GB_S = {"Pascal": "19.531", "Volta": "25.781", "Turing": "25.781", "Ampere": "26.562", "Hopper": "26.562"}
@@ -103,6 +105,8 @@ def fleet_of(text: str, folder: Path) -> RecordedFleet:
     write_host(folder, replace(host_of(text), host=_HOST))
     fleet = open_recording(str(folder))
     profiles = {**open_recording("rtx4090-3").profiles, "hardware": text}
+    if any(float(capability_of(group.model) or _OPEN_FROM) < _OPEN_FROM for group in composed(text).groups):
+        profiles["stack"] = "none"
     return replace(fleet, name=f"{text} (composed of the catalogue, not recorded)", made="composed", profiles=profiles)
 
 

@@ -20,6 +20,7 @@ from nodectl.recordings.folder import read_host
     ("text", "names"),
     [
         ("4 x rtx4090", ["NVIDIA GeForce RTX 4090"] * 4),
+        ("1 x v100-sxm2-32gb", ["Tesla V100-SXM2-32GB"]),
         ("2 x a5000 + 1 x rtx3090", ["NVIDIA RTX A5000"] * 2 + ["NVIDIA GeForce RTX 3090"]),
     ],
 )
@@ -27,6 +28,7 @@ def test_a_short_form_dresses_a_host_and_says_that_it_is_composed(tmp_path: Path
     fleet = fleet_of(text, tmp_path)
     wardrobe = wardrobe_for(fleet, ("node01", "node02"))
     assert "composed" in wardrobe.name and wardrobe.profiles["node02"]["hardware"] == text
+    assert wardrobe.profiles["node02"]["stack"] == ("none" if "v100" in text else "cu128")
     facts = read_facts(read_host(fleet.hosts["node01"], "node01", fleet.name))
     gpus = facts["gpus"]
     assert isinstance(gpus, Gpus) and [gpu.name for gpu in gpus.devices] == names

@@ -330,6 +330,7 @@ REFUSED = {
     ],
     "nvidia-smi-topo": [
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "couldn't communicate"),
+        ("\tGPU0\tGPU1\nGPU0\t X \tPIX\nFailed to run topology matrix\n", "line 3.*why it failed"),
         (TOPO[: TOPO.index("PIX\tNODE")], "line 3.*3 cells under 4"),
         (TOPO[: TOPO.index("\t32-63")], "line 3.*cut before its CPU affinity"),
         (TOPO.replace("NV12\t X \tPIX", "NV12\t X \tPIK"), "line 3.*'PIK' under NIC0"),

@@ -118,6 +118,8 @@ def _read_matrix(tool: str, text: str, word: re.Pattern[str]) -> _Matrix:
             for row in lines[at + 1 :]:
                 _read_row(tool, matrix, row, prefix, word)
             if missing := [name for name in matrix.gpus if name not in matrix.cells]:
+                for row in (row for row in lines if row.text.startswith("Failed to ")):
+                    raise unreadable(tool, row, "this is why it failed, not its output")
                 raise unreadable(tool, line, f"no row follows for the column {missing[0]}: the matrix is cut")
             return matrix
     raise no_output(tool, lines, "matrix with the columns GPU0, GPU1, …")
