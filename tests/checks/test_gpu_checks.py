@@ -204,7 +204,6 @@ STATE = [
     Case("gpu_clock_setting", "ok", eight()),
     Case("gpu_clock_setting", "warning", eight(applications_graphics_clock_mhz=765), subject=GPU7),
     Case("gpu_clock_setting", "ok", all_with(applications_graphics_clock_mhz=1275)),
-    Case("gpu_clock_setting", "failed", all_with(graphics_clock_mhz=1410), tuned(clocks="1593,1275")),
     Case("gpu_clock_setting", "warning", all_with(), tuned(clocks="max")),
     Case("gpu_clock_setting", "ok", all_with(graphics_clock_mhz=1275), tuned(clocks="1275")),
     Case("gpu_power_limit", "ok", eight()),

@@ -13,7 +13,6 @@ import yaml
 
 from nodectl.facts.base import AbsentError
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
-from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.model.recording import Recording
 from tests.facts.parsers.tool_outputs import SAMPLES
 from tests.facts.recorded import recording
@@ -96,8 +95,3 @@ def test_links_are_the_true_ones(version: str, gpu: str) -> None:
     for link in (link for each in gpus for link in each.links or ()):
         assert link.active and link.speed_gb_s == nvlink["bandwidth_per_link_mbps"] / 1000
         assert (link.replay_errors, link.recovery_errors, link.crc_errors) == (0, 0, 0)
-
-
-def test_reads_the_link_errors_of_driver_470() -> None:
-    link = (parse_nvidia_smi_nvlink(outputs()["470/a100/nvlink-e.out"]).gpus[0].links or ())[0]
-    assert (link.replay_errors, link.recovery_errors, link.crc_errors) == (0, 0, 0)
