@@ -274,7 +274,8 @@ GPUS = Check(
 def gpus(host: Candidate) -> Iterator[Finding]:
     """Judge whether the driver answers: silence must not read as a host without GPUs."""
     if host.gpu_count is None:
-        actual, remedy = "nvidia-smi does not answer", f"run `nvidia-smi -L` on {host.host}; a reboot may be needed"
+        actual = "nvidia-smi does not answer, or a GPU is lost"
+        remedy = f"run `nvidia-smi -L` on {host.host}; a reboot may be needed"
         yield host.finding(GPUS, Status.UNKNOWN, actual=actual, remedy=remedy, action="reboot")
     else:
         yield host.finding(GPUS, Status.OK, actual=str(host.gpu_count))
