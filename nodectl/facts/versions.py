@@ -73,7 +73,7 @@ def _commands(host: Host) -> tuple[Command, ...]:
         Command("venv", ("sh", "-c", shell("venv"), "venv", venv_of(host), _LOAD), deadline_s=20, hardware=True),
         Command("nvidia-smi-version", ("nvidia-smi", "--version"), deadline_s=20, hardware=True),
         Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
-        Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),
+        script("driver-installed", hardware=True),
         Command("iperf3-version", ("iperf3", "--version")),
         *GPUS_COMMANDS,
     )

@@ -82,15 +82,17 @@ def test_each_service_tells_its_offset_in_its_own_form(
     assert fact("time_service", time_service=f"shared\n{words}") == TimeService(services, found.offset_s, False)
 
 
-def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: Path) -> None:
-    kernel = platform.release()
-    (built := tmp_path / "535.54.03" / kernel / "x86_64" / "module").mkdir(parents=True)
-    for name in ("nvidia.ko", "nvidia-uvm.ko.zst"):
-        (built / name).touch()
-    (failed := tmp_path / "535.216.01" / "build").mkdir(parents=True)
+@pytest.mark.parametrize("name", ["nvidia", "nvidia-srv", "nvidia-current", "nvidia-current-open", "nvidia-tesla-470"])
+def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: Path, name: str) -> None:
+    kernel, dkms = platform.release(), tmp_path / name
+    (tmp_path / "nvidia-fs" / "2.17.5").mkdir(parents=True)  # no driver
+    (built := dkms / "535.54.03" / kernel / "x86_64" / "module").mkdir(parents=True)
+    for module in ("nvidia.ko", "nvidia-uvm.ko.zst"):
+        (built / module).touch()
+    (failed := dkms / "535.216.01" / "build").mkdir(parents=True)
     (failed / "make.log").write_text("one\ntwo\n\n\tthree\nfour\n")
     (command,) = commands_for(Host("a", "a"), facts_named("driver_build"))
-    script = command.argv[2].replace("/var/lib/dkms/nvidia", str(tmp_path)).replace("/lib/modules", f"{tmp_path}/none")
+    script = command.argv[2].replace("/var/lib/dkms", str(tmp_path)).replace("/lib/modules", f"{tmp_path}/none")
     told = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
     build = fact("driver_build", driver_build=told)
     log = f"{failed / 'make.log'} ends: two  three four "
@@ -113,7 +115,7 @@ def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: P
 def test_kernels_with_a_module_and_the_one_that_boots_next(tmp_path: Path, boot: tuple[str, ...], after: str) -> None:
     for kernel, module in (
         ("6.8.0-45-generic", "kernel/nvidia-580srv-open/nvidia.ko.zst: kernel/drivers/video/backlight.ko"),
-        ("6.1.0-9-amd64", "updates/dkms/nvidia-current.ko:"),
+        ("6.1.0-9-amd64", "updates/dkms/nvidia-current-open.ko:"),
         ("6.8.0-100-generic", "kernel/drivers/net/forcedeth-nvidia.ko:\nkernel/drivers/usb/nvidia-typec.ko:"),
     ):
         (tmp_path / "modules" / kernel).mkdir(parents=True)

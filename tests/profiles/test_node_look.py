@@ -16,7 +16,11 @@ OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Rele
 # of NVIDIA's own repository, and of the distribution's
 NVIDIA = ("cuda-drivers-535", "535.183.01-1", "NVIDIA CORPORATION <cudatools@nvidia.com>")
 UBUNTU = ("nvidia-headless-535-server", "535.183.01-0ubuntu1", "Ubuntu Core <ubuntu-devel-discuss@lists.ubuntu.com>")
-OTHER = ("nvidia-driver-535", "535.1", "A workstation vendor <packages@example.com>")
+# of Debian: its own, and the one for Tesla cards whose names carry the branch
+ALIOTH = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
+DEBIAN = tuple((name, "535.261.03-1", ALIOTH) for name in ("libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"))
+TESLA = tuple((f"{name}-tesla-470-cuda1", "470.256.02-1", ALIOTH) for name in ("libnvidia", "nvidia"))
+OTHER = ("nvidia-driver-535", "535.183.01", "A workstation vendor <packages@example.com>")
 
 
 def node_look() -> ModuleType:
@@ -98,6 +102,8 @@ def test_the_loaded_driver_tells_its_version_and_flavour(root: Root, said: str, 
         ((), (NVIDIA,), "apt", ["nvidia"]),
         ((), (UBUNTU,), "apt", ["distribution"]),
         ((), (NVIDIA, UBUNTU), "apt", ["distribution", "nvidia"]),
+        ((), DEBIAN, "apt", ["distribution"]),
+        ((), TESLA, "apt", ["distribution"]),
         ((), (OTHER,), "foreign", ["other"]),
         (("usr/bin/nvidia-uninstall",), (), "run", []),
         (("etc/dgx-release",), (NVIDIA,), "dgx", ["nvidia"]),

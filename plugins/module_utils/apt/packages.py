@@ -46,11 +46,13 @@ DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
 OTHER_VERSION = r"^([^3-9]|.[^0-9]|..[^0-9]|...[^.]|....[^0-9]|.....[^0-9]|.{0,5}$)"
 
 _DRIVER_PACKAGE = re.compile(
-    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(dkms|headless|utils)(-.+)?"
-    r"|nvidia-(kernel|legacy)-.+|nvidia-smi|nvidia-fabricmanager(-.+)?|libnvidia-compute(-.+)?|libcuda1"
-    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"
+    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-fabricmanager(-.+)?"  # NVIDIA
+    r"|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(open-)?kernel-.+|nvidia-smi|libcuda1"  # NVIDIA and Debian
+    r"|(lib)?nvidia-(legacy|tesla)-.+"  # Debian, for older cards
+    r"|nvidia-(dkms|headless|utils)(-.+)?|libnvidia-compute(-.+)?"  # Ubuntu
+    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"  # Ubuntu, for one kernel
 )
-_DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
+_DISTRIBUTION = re.compile(r"[@.](ubuntu|debian|canonical)\.(com|net|org)", re.I)
 
 
 def is_driver(key: str, version: str) -> bool:
@@ -65,8 +67,9 @@ def is_driver(key: str, version: str) -> bool:
 def driver_parts(root: str = "/") -> Iterator[Package]:
     """Yield what makes a driver, of the installed: name, version, and whose they are (nvidia, distribution, other)."""
     for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))):
-        if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed"):
-            yield {"name": fields["Package"], "version": fields.get("Version", ""), "from": owner(fields)}
+        name, version = fields["Package"], fields.get("Version", "")
+        if fields.get("Status", "").endswith(" installed") and _DRIVER_PACKAGE.match(name) and is_driver(name, version):
+            yield {"name": name, "version": version, "from": owner(fields)}
 
 
 def owner(fields: dict[str, str]) -> str:
