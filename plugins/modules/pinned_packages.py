@@ -186,7 +186,9 @@ class Pinned:
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:
         """Have the plan followed, and look again; ends the module where a version is not as wanted."""
         if choice or gone:
-            self.system.install(choice, gone)
+            while not self.system.install(choice, gone):
+                choice = self.choose()[0]
+                self.plan(choice, gone)
             self.packages = self.system.packages()
         lacking = [name for name, version in choice.items() if self.version(name) != version]
         if lacking:

@@ -60,13 +60,13 @@ def host(fleet: Callable[..., Fleet]) -> Fleet:
     return made
 
 
-def module(fleet: Fleet, name: str, **arguments: Any) -> dict[str, Any]:
+def module(fleet: Fleet, name: str, fails: bool = False, **arguments: Any) -> dict[str, Any]:
     """A module of nodectl's playbooks, run on the host by Ansible."""
     argv = [str(Path(sys.executable).with_name("ansible")), "-i", fleet.inventory, HOST, "-m", f"nodectl.fleet.{name}"]
     argv += ["-a", json.dumps(arguments)]
     env = dict(fleet.cli.env)
     done = subprocess.run(argv, cwd=share_dir(), env=env, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout.partition("=> ")[2])
     return answer
 
@@ -113,3 +113,13 @@ def test_what_apt_no_longer_has_is_named_and_another_run_finishes(host: Fleet) -
     host.lab.ssh(HOST, f"cp /tmp/all /tmp/debs/Packages; {APT} {ONLY} update")
     host.run("rollback")
     assert compare(before, host.snapshot()[HOST], EXCEPTIONS) == []
+
+
+def test_a_list_that_names_what_the_repository_replaced_is_read_again_once(host: Fleet) -> None:
+    wanted: dict[str, Any] = {"check": "stale", "packages": [{"names": ["helpernew"], "version": "1.*"}], "hold": False}
+    newer = f"{BUILD}mv helpernew_1.0.deb /tmp; build helpernew 1.1 ''; echo done"
+    assert "done" in host.lab.ssh(HOST, newer)
+    assert module(host, "pinned_packages", **wanted)["installed"] == {"helpernew": "1.1"}
+    host.lab.ssh(HOST, f"{APT} purge helpernew; rm /tmp/debs/helpernew_1.1.deb")
+    refused = module(host, "pinned_packages", fails=True, **wanted)
+    assert "apt could not install helpernew" in refused["msg"] and "helpernew_1.1.deb" in refused["msg"]

@@ -63,7 +63,7 @@ class Apt:
 
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
         self.module, self.root = module, root
-        self._has_read = False
+        self._has_read = self._has_updated = False
         self._unread = ""
         private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
         private += ["-o", "APT::Sandbox::User=root"] if private else []
@@ -168,9 +168,15 @@ class Apt:
         pins = [f"{name}={version}" for name, version in sorted(choice.items())]
         return ["install", "--yes", *guards, *CONFOLD, *pins, *(f"{name}-" for name in gone)]
 
-    def install(self, choice: dict[str, str], gone: list[str]) -> None:
-        """Have apt follow its plan."""
-        self.run("apt-get", *self.words(choice, gone), doing=f"install {' '.join(choice) or ', '.join(gone)}")
+    def install(self, choice: dict[str, str], gone: list[str]) -> bool:
+        """Follow the plan. Return False, once, if apt's lists name what is gone: they are new now, so choose again."""
+        words = self.words(choice, gone)
+        if not self._has_updated and "Failed to fetch" in self.call("apt-get", "--download-only", *words)[2]:
+            self._has_updated = True
+            self.call("apt-get", "update", "--quiet")
+            return False
+        self.run("apt-get", *words, doing=f"install {' '.join(choice) or ', '.join(gone)}")
+        return True
 
     def hold(self, names: list[str]) -> None:
         """Keep each at the version that it has."""

@@ -133,13 +133,14 @@ class Dnf:
             return [*options, *(["--allowerasing"] if gone else []), "install", *specs]
         return [*options, "--setopt=clean_requirements_on_remove=False", "remove", *gone]
 
-    def install(self, choice: dict[str, str], gone: list[str]) -> None:
-        """Have dnf follow its plan; what still stands then of what must go is removed alone."""
+    def install(self, choice: dict[str, str], gone: list[str]) -> bool:
+        """Follow the plan; remove alone what must go and is still there. dnf itself renews stale lists: return True."""
         doing = "install %s" % (" ".join(choice) or ", ".join(gone))
         self.run("dnf", *self.words(choice, gone), doing=doing)
         left = [name for name in gone if name in self.packages()] if choice else []
         if left:
             self.run("dnf", *self.words({}, left), doing="remove %s" % ", ".join(left))
+        return True
 
     def hold(self, names: list[str]) -> None:
         """Lock each at the version that it has, as `dnf versionlock add` does, which would read all repositories."""
