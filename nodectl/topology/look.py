@@ -91,8 +91,8 @@ def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
 
 
 _NO_TOOL = (
-    "if it has GPUs (`lspci | grep -i nvidia`), install the driver: `nodectl provision --tags nvidia_driver`; "
-    "if it has none, set nodectl_hardware to a profile with `gpus: 0`"
+    "if it has GPUs (`lspci | grep -i nvidia`), install the driver: `nodectl provision --tags nvidia_driver` unless "
+    "nodectl_driver is keep; if it has none, set nodectl_hardware to a profile with `gpus: 0`"
 )
 
 

@@ -56,6 +56,9 @@ FLAVOUR = STACK.driver.flavour if STACK.driver else ""
 OTHER = "proprietary" if FLAVOUR == "open" else "open"
 NOWHERE = Versions("", unavailable={"torch": "venv is not in the recording"})
 BOTH = ("nvidia", "nvidia_uvm")
+NO_SMI = {**not_told("driver", "nvidia-smi is not installed"), "gpus": ABSENT, "modules": Modules(("ext4",))}
+NOTHING = {**NO_SMI, "versions": Versions("/v", unavailable={"driver": "nvidia-smi is not installed"})}
+KEPT = {"nodectl_driver": "keep"}
 CASES = [
     Case("driver_library", "skipped", WSL, dgx()),
     Case("gpu_modules", "skipped", WSL, dgx()),
@@ -77,6 +80,8 @@ CASES = [
     Case("driver_loaded", "failed", smi(f"NVIDIA-SMI has failed because it {SILENT}")),
     Case("driver_loaded", "nothing", smi("Unable to do anything"), plain(gpus=0)),
     Case("driver_loaded", "unknown", {**loaded(driver=None), "gpus": UNREAD}, dgx()),
+    Case("driver_loaded", "failed", NO_SMI, dgx(), KEPT, action="reboot"),
+    Case("driver_loaded", "unknown", NOTHING, dgx()),
     Case("driver_library", "ok", loaded()),
     Case("driver_library", "failed", loaded(driver_library="575.57"), action="reboot"),
     Case("driver_library", "failed", smi(f"Failed to initialize NVML: {MISMATCH}"), action="reboot"),
@@ -122,3 +127,9 @@ def test_a_machine_without_gpus_has_no_driver_to_judge() -> None:
     facts = {"versions": Versions("/v"), "gpus": ABSENT}
     assert found(versions, Case("", "", facts)) == []
     assert found(versions, Case("", "", {"versions": Versions("/v"), "gpus": Gpus(0, ())})) == []
+
+
+def test_a_driver_that_is_installed_or_kept_is_not_proposed_to_be_provisioned() -> None:
+    for facts, variables, remedy in (NOTHING, {}, "provision"), (NOTHING, KEPT, "modprobe"), (NO_SMI, {}, "modprobe"):
+        rows = found(versions, Case("versions", "unknown", facts, dgx(), variables))
+        assert [remedy in row.remedy for row in rows if row.subject == "driver"] == [True]

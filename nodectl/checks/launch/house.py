@@ -76,7 +76,7 @@ DRIVER = Check(
     "launch_driver",
     looks_at="the GPUs' driver",
     fires="not one version on all hosts with GPUs",
-    remedy="run `nodectl provision --tags nvidia_driver` on all hosts of the job",
+    remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
 )
 
 

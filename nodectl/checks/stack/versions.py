@@ -32,7 +32,14 @@ VERSIONS = Check(
 )
 
 
-@judges_fact(Versions, VERSIONS, reads=("versions",), unread="the stack's versions", or_absent=True)
+@judges_fact(
+    Versions,
+    VERSIONS,
+    reads=("versions",),
+    unread="the stack's versions",
+    or_absent=True,
+    variables=("nodectl_driver",),
+)
 def versions(host: Subject, versions: Versions) -> Iterator[Finding]:
     """Compare torch, the libraries of its wheel and the driver with the stack's versions."""
     if host.wanted is None:
@@ -79,7 +86,8 @@ def _driver(host: Subject, lowest: str, versions: Versions) -> Finding:
     expected = f"{lowest} or newer"
     if versions.driver is None:
         reason = versions.unavailable.get("driver", "none is loaded")
-        remedy = provision("nvidia_driver")
+        is_kept = versions.driver_installed or host.variables.get("nodectl_driver") == "keep"
+        remedy = DRIVER_LOADED.remedy if is_kept else provision("nvidia_driver")
         return host.finding(VERSIONS, Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
     enough = numbers(versions.driver) >= numbers(lowest)
     remedy = "install a newer driver, or choose a stack that this one can run: `nodectl profile validate`"
@@ -96,7 +104,7 @@ def numbers(version: str) -> tuple[int, ...]:
 DRIVER_LOADED = Check(
     "driver_loaded",
     looks_at="/proc/driver/nvidia, nvidia-smi",
-    fires="nvidia-smi cannot talk to the driver",
+    fires="nvidia-smi cannot talk to the driver, or a driver is installed and not loaded",
     expected="loaded",
     remedy="`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot",
     action="reboot",
@@ -128,7 +136,7 @@ DRIVER_CUDA = Check(
 )
 
 
-@judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions", "kernel"))
+@judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions", "kernel", "modules"))
 def driver(host: Subject) -> Iterator[Finding]:
     """Require that the loaded driver, the one on disk and its library are one, and take the stack's CUDA."""
     gpus, versions = host.fact("gpus", Unread), host.fact("versions", Versions)
@@ -141,9 +149,13 @@ def driver(host: Subject) -> Iterator[Finding]:
     if missing:
         yield host.finding(DRIVER_LOADED, Status.FAILED, actual=refusal)
     if versions and versions.driver is None and host.gpus and not missing:
-        reason = versions.unavailable.get("driver", "no version of a loaded driver is told")
-        remedy = "look at /proc/driver/nvidia/version there"
-        yield host.finding(DRIVER_LOADED, Status.UNKNOWN, actual=reason, remedy=remedy)
+        modules, installed = host.fact("modules", Modules), versions.driver_installed
+        if installed and modules and "nvidia" not in modules.loaded:
+            yield host.finding(DRIVER_LOADED, Status.FAILED, actual=f"{installed} is installed and not loaded")
+        else:
+            reason = versions.unavailable.get("driver", "no version of a loaded driver is told")
+            remedy = "look at /proc/driver/nvidia/version there"
+            yield host.finding(DRIVER_LOADED, Status.UNKNOWN, actual=reason, remedy=remedy)
     if versions and versions.driver is not None:
         yield host.finding(DRIVER_LOADED, Status.OK, actual=versions.driver)
         yield from () if mismatch else _library_of_driver(host, versions, versions.driver)
@@ -182,7 +194,7 @@ def _pending(host: Subject, versions: Versions, loaded: str) -> Iterator[Finding
     if installed is None:
         reason = versions.unavailable.get("driver_installed", "not installed")
         status = Status.SKIPPED if "not in the recording" in reason or "not installed" in reason else Status.UNKNOWN
-        remedy = "run `modinfo -F version nvidia` there"
+        remedy = "run `modprobe --show-depends nvidia` there, then `modinfo -F version` of that module"
         yield host.finding(DRIVER_PENDING, status, expected=loaded, actual=reason, remedy=remedy)
         return
     actual = installed if installed == loaded else f"{installed} comes with the next boot"
