@@ -57,7 +57,7 @@ def driver_policy(driver: Mapping[str, Any], wanted: Mapping[str, Any] | None, a
     and names and origin where its modules are precompiled.
     """
     if asked in ("keep", "manage"):
-        return "manage" if asked == "manage" else "keep"
+        return "manage" if asked == "manage" and wanted else "keep"
     if not wanted or driver.get("origin", "none") in OWNED:
         return "keep"
     packages = driver.get("packages", ())

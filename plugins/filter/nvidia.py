@@ -31,7 +31,7 @@ def wanted_driver(
 
 def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
     """Names of the wanted driver's package, the most exact first."""
-    if not wanted or wanted.get("names"):
+    if not wanted or "names" in wanted:
         return list(wanted["names"]) if wanted else []
     from nodectl.profiles import driver_policy as policy
 
@@ -96,12 +96,13 @@ def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = N
         return "a DGX release owns this host's driver (/etc/dgx-release)"
     if driver["origin"] == "run":
         return "NVIDIA's own installer put a driver here (nvidia-uninstall removes it)"
-    origin = (wanted or {}).get("origin", "nvidia")
+    wanted = wanted or {}
+    # a package that is asked for by name has its own source
+    named = (package["from"] for package in driver["packages"] if package["name"] in wanted.get("names", ()))
+    origin = next(named, wanted.get("origin", "nvidia"))
     strange = [package["name"] for package in driver["packages"] if package["from"] != origin]
     if strange:
-        source = (
-            "NVIDIA's repository" if origin == "nvidia" else "the distribution, whose precompiled modules are asked for"
-        )
+        source = "NVIDIA's repository" if origin == "nvidia" else "the distribution, whose driver is asked for"
         return f"the driver here comes from another source than {source}: {', '.join(strange[:6])}"
     return f"a driver of unknown origin, {driver['version']}, is loaded" if driver["origin"] == "foreign" else ""
 

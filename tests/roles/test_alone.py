@@ -16,12 +16,7 @@ from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 from tests.roles.conftest import Play
 
-DRIVER = {
-    "nvidia_driver_mode": "manage",
-    "nvidia_driver_branch": "580",
-    "nvidia_driver_flavour": "open",
-    "nvidia_driver_packages": ["nvidia-open-580"],
-}
+DRIVER = {"nvidia_driver_branch": "580", "nvidia_driver_flavour": "open"}
 REPOSITORY = {
     "nvidia_repository_base_url": "http://127.0.0.1:9/never-asked",
     "nvidia_repository_key_fingerprint": "EB693B3035CD5710E231E123A4B469963BF863CC",
@@ -36,6 +31,13 @@ def play(role: str, **variables: Any) -> str:
     return yaml.safe_dump([{"hosts": "all", "become": True, "gather_facts": False, "roles": roles}])
 
 
+@pytest.fixture
+def without_nodectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli_env: dict[str, str]) -> None:
+    """Ansible's Python cannot import nodectl."""
+    (tmp_path / "nodectl.py").write_text("raise ImportError(\"No module named 'nodectl'\")\n")
+    monkeypatch.setitem(cli_env, "PYTHONPATH", f"{tmp_path}:{cli_env['PYTHONPATH']}")
+
+
 @pytest.mark.lab
 def test_the_driver_of_nvidias_installer_is_not_installed_over(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]
@@ -48,6 +50,15 @@ def test_the_driver_of_nvidias_installer_is_not_installed_over(
         assert "nvidia_driver_mode to keep" in done.text and done.changed == 0
     finally:
         lab4.ssh(host, "rm /usr/bin/nvidia-uninstall")
+
+
+@pytest.mark.lab
+def test_the_driver_role_knows_its_packages_without_the_python_package_nodectl(
+    lab4: LabUnderTest, ansible_play: Callable[..., Play], without_nodectl: None
+) -> None:
+    for variables, refusal in ({}, "set nvidia_driver_branch"), (DRIVER, "has nvidia-open-580 or nvidia-open"):
+        done = ansible_play(play("nvidia_driver", **variables), lab4, lab4.hosts[0], check=False)
+        assert refusal in done.text and done.changed == 0, done.text
 
 
 @pytest.mark.lab

@@ -109,7 +109,8 @@ def play() -> list[dict[str, Any]]:
                 "when": condition,
             }
         )
-    files = [str(path) for name in ("main", "profiles") for path in sorted(ROLES.glob(f"*/defaults/{name}.yml"))]
+    places = ("defaults/main.yml", "defaults/profiles.yml", "vars/main.yml")
+    files = [str(path) for place in places for path in sorted(ROLES.glob(f"*/{place}"))]
     return [{"hosts": "all", "gather_facts": False, "vars_files": files, "tasks": tasks}]
 
 

@@ -51,6 +51,8 @@ def test_a_driver_that_works_or_is_not_ours_is_kept(
     assert filters.driver_mode(node, WANTED, asked) == mode
     said = filters.driver_objection(node, mode)
     assert objection in said and bool(said) == bool(objection)
+    named = filters.driver_objection(node, mode, {"names": ["nvidia-headless-535-server"]})
+    assert bool(named) == (bool(objection) and "headless" not in objection)
 
 
 def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: ModuleType) -> None:  # noqa: F811
