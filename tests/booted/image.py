@@ -35,6 +35,8 @@ INSTALLABLE = (
     "chrony", "ethtool", "pciutils", "numactl", "irqbalance", "unattended-upgrades", "gnupg", "libaio-dev",
     "ninja-build", "g++", "make", "git", "python3-venv", "python3-debian", "linux-image-amd64", "busybox-static",
 )  # fmt: skip
+# Debian's own driver, and the kernel that DKMS builds it for
+DRIVER, KERNEL = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1"), ("linux-image-amd64", "linux-headers-amd64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,16 @@ def alone(place: Path, name: str) -> Iterator[None]:
         yield
 
 
-def root_image(release: str = "") -> Path:
+def root_image(release: str = "", driver: bool = False) -> Path:
     """The root file system as a folder, of this machine's release or of another of its distribution.
 
-    It is the lower layer of every booted system, and never written.
+    It is the lower layer of every booted system, and never written. With `driver` it can install Debian's own.
     """
-    return _made("root", Recipe(release or codename(), tuple(own_sources(release=release))), _finish)
+    own, name = own_sources(release=release), release or codename()
+    if not driver:
+        return _made("root", Recipe(name, tuple(own)), _finish)
+    sources = tuple(line.partition(" main")[0] + " main contrib non-free non-free-firmware" for line in own)
+    return _made("root", Recipe(name, sources, (*INSTALLED, *KERNEL), (*INSTALLABLE, *DRIVER)), _finish)
 
 
 def bare_image(release: str) -> Path:
@@ -142,6 +148,8 @@ def _finish(root: Path) -> None:
     (root / "etc/fstab").write_text("")
     sshd = root / "etc/ssh/sshd_config.d/50-tests.conf"
     sshd.write_text("UseDNS no\nPermitRootLogin prohibit-password\n")
+    if (initramfs := root / "etc/initramfs-tools/update-initramfs.conf").exists():  # no container boots one
+        initramfs.write_text("update_initramfs=no\n")
     for unit in ("apt-daily.timer", "apt-daily-upgrade.timer"):  # they would hold apt's lock at some time of their own
         _inside(root, "systemctl", "disable", unit)
     for name, groups in (("ops", "sudo"), ("auto", "sudo")):

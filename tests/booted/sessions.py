@@ -41,9 +41,11 @@ def session(place: Path, kind: str) -> Iterator[Journal]:
 
 
 @contextmanager
-def containers(place: Path, names: tuple[str, ...], shown: Shown, release: str = "") -> Iterator[Fleet]:
-    """Containers that are up, of this machine's release or of another."""
-    image = root_image(release)
+def containers(
+    place: Path, names: tuple[str, ...], shown: Shown, release: str = "", driver: bool = False
+) -> Iterator[Fleet]:
+    """Containers that are up, of this machine's release or of another; `driver`: with Debian's own at hand."""
+    image = root_image(release, driver)
     with session(place, "containers") as journal:
         identity, switch = Identity(journal.home), make_switch(journal, f"nb{os.getpid()}c")
         systems: list[Container] = []

@@ -1,5 +1,7 @@
 """Whether a driver is managed, and what stands against it."""
 
+# ruff: noqa: F811  the fixture that is imported
+
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,10 +20,7 @@ def look(origin: str = "none", version: str | None = None, **more: Any) -> dict[
 
 WANTED = {"branch": "535", "min": "450.80.02", "flavour": "proprietary"}
 OURS = {"packages": [{"name": "cuda-drivers-535", "version": "535.183.01-1", "from": "nvidia"}], "from": ["nvidia"]}
-OTHER_BRANCH = {
-    "packages": [{"name": "cuda-drivers-550", "version": "550.90.07-1", "from": "nvidia"}],
-    "from": ["nvidia"],
-}
+OTHER_BRANCH = {"packages": [{"name": "cuda-drivers-550", "version": "550.90.07-1", "from": "nvidia"}]}
 ARCHIVE = {"packages": [{"name": "nvidia-headless-535-server", "version": "535.1", "from": "distribution"}]}
 
 
@@ -42,11 +41,7 @@ ARCHIVE = {"packages": [{"name": "nvidia-headless-535-server", "version": "535.1
     ],
 )
 def test_a_driver_that_works_or_is_not_ours_is_kept(
-    filters: ModuleType,  # noqa: F811
-    node: dict[str, Any],
-    asked: str,
-    mode: str,
-    objection: str,
+    filters: ModuleType, node: dict[str, Any], asked: str, mode: str, objection: str
 ) -> None:
     assert filters.driver_mode(node, WANTED, asked) == mode
     said = filters.driver_objection(node, mode)
@@ -55,7 +50,7 @@ def test_a_driver_that_works_or_is_not_ours_is_kept(
     assert bool(named) == (bool(objection) and "headless" not in objection)
 
 
-def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: ModuleType) -> None:  # noqa: F811
+def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: ModuleType) -> None:
     node = {**look(), "gpu_users": [{"pid": 7, "name": "nvidia-persiste"}, {"pid": 99, "name": "python3"}]}
     assert filters.gpu_work(node) == "a GPU is in use by python3 (pid 99): stop them first"
     served = [{"pid": 7, "name": "nv-hostengine"}, {"pid": 8, "name": "dcgm-exporter"}]
@@ -96,11 +91,7 @@ BOOT = {"kernel": "6.8.0-100-generic", "headers": True, "free_mib": 500, "needed
     ],
 )
 def test_what_would_keep_a_new_driver_from_loading_is_said_before(
-    filters: ModuleType,  # noqa: F811
-    node: dict[str, Any],
-    boot: dict[str, Any],
-    signed: bool,
-    said: str,
+    filters: ModuleType, node: dict[str, Any], boot: dict[str, Any], signed: bool, said: str
 ) -> None:
     host = {**look(), "kernel": "6.8.0-45-generic", "boot": BOOT | boot, **node}
     obstacles = filters.driver_obstacles(host, "manage", WANTED, signed)
@@ -111,7 +102,7 @@ def test_what_would_keep_a_new_driver_from_loading_is_said_before(
     assert not filters.driver_obstacles({**host, "driver": there["driver"]}, "manage", WANTED), "it is there"
 
 
-def test_headers_are_those_of_the_kernel_that_the_next_boot_starts(filters: ModuleType) -> None:  # noqa: F811
+def test_headers_are_those_of_the_kernel_that_the_next_boot_starts(filters: ModuleType) -> None:
     host = {**look(), "kernel": "6.8.0-45-generic", "nouveau": True, "boot": BOOT | {"headers": False}}
     assert filters.driver_headers(host) == ["linux-headers-6.8.0-100-generic"]
     assert filters.driver_headers({**host, "boot": BOOT}) == []
@@ -142,23 +133,9 @@ def family(system: str, version: str) -> dict[str, Any]:
     ("system", "version", "flavour", "modules", "node", "said"),
     [
         ("ubuntu", "24.04", "open", "precompiled", {"secure_boot": True}, ""),
-        (
-            "ubuntu",
-            "24.04",
-            "open",
-            "dkms",
-            {"secure_boot": True},
-            "nvidia_driver_modules to precompiled (linux-modules-nvidia-580-server-open-...)",
-        ),
+        ("ubuntu", "24.04", "open", "dkms", {"secure_boot": True}, "(linux-modules-nvidia-580-server-open-...)"),
         ("ubuntu", "24.04", "open", "precompiled", {}, ""),
-        (
-            "debian",
-            "12",
-            "open",
-            "precompiled",
-            {},
-            "nobody builds precompiled modules for debian-12: set nvidia_driver_modules to dkms",
-        ),
+        ("debian", "12", "open", "precompiled", {}, "for debian-12: set nvidia_driver_modules to dkms"),
         ("debian", "12", "open", "dkms", {"secure_boot": True}, "set nvidia_driver_signed"),
         ("rocky", "9.8", "open", "precompiled", {}, "set nodectl_overrides: {stack: {driver: {flavour: proprietary}}}"),
         ("rocky", "9.8", "proprietary", "precompiled", {"secure_boot": True}, "NVIDIA's key, which signs them"),
@@ -167,13 +144,7 @@ def family(system: str, version: str) -> dict[str, Any]:
     ],
 )
 def test_who_builds_the_modules_is_a_choice_that_is_judged_before(
-    filters: ModuleType,  # noqa: F811
-    system: str,
-    version: str,
-    flavour: str,
-    modules: str,
-    node: dict[str, Any],
-    said: str,
+    filters: ModuleType, system: str, version: str, flavour: str, modules: str, node: dict[str, Any], said: str
 ) -> None:
     wanted = {"branch": "580", "min": "525", "flavour": flavour}
     there = family(system, version)
@@ -183,16 +154,13 @@ def test_who_builds_the_modules_is_a_choice_that_is_judged_before(
     obstacles = filters.driver_obstacles(host, "manage", chosen, False, there)
     assert said in "; ".join(obstacles) and bool(obstacles) == bool(said), obstacles
     assert "precompiled" not in "; ".join(obstacles) or system != "debian" or modules == "precompiled"
-    asked = [
-        name
-        for each in filters.asked_packages({"driver": chosen}, host, "manage", False, there)
-        for name in each["names"]
-    ]
+    packages = filters.asked_packages({"driver": chosen}, host, "manage", False, there)
+    asked = [name for each in packages for name in each["names"]]
     built = {"linux-headers-6.8.0-100-generic", "kernel-devel-6.8.0-100-generic", "dkms"}
     assert bool(built & {*asked}) == (modules == "dkms" or "refused" in chosen)
 
 
-def test_a_kept_driver_that_is_not_precompiled_is_said(filters: ModuleType) -> None:  # noqa: F811
+def test_a_kept_driver_that_is_not_precompiled_is_said(filters: ModuleType) -> None:
     host = {**look("apt", "535.183.01", **OURS), "os": {"key": "ubuntu-22.04"}, "kernel": "5.15.0-100-generic"}
     chosen = filters.wanted_driver(WANTED, host, "precompiled", family("ubuntu", "22.04"))
     assert filters.driver_mode(host, chosen) == "keep", "NVIDIA's own is not Canonical's"
