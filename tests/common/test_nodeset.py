@@ -7,11 +7,7 @@ from nodectl.common.nodeset import expand, fold, unfolded
 
 @pytest.mark.parametrize(
     ("names", "folded"),
-    [
-        (["gpu01", "gpu02", "gpu03", "gpu07"], "gpu[01-03,07]"),
-        ([], ""),
-        (["b", "a\nFAILED"], "b,a\\nFAILED"),
-    ],
+    [(["gpu01", "gpu02", "gpu03", "gpu07"], "gpu[01-03,07]"), ([], ""), (["b", "a\nFAILED"], "b,a\\nFAILED")],
 )
 def test_fold(names: list[str], folded: str) -> None:
     assert fold(names) == folded

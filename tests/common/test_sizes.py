@@ -38,14 +38,7 @@ def test_sizes_are_read(text: str, size_bytes: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("size_bytes", "exact"),
-    [
-        (0, "0 B"),
-        (1000, "1000 B"),
-        (KIB, "1 KiB"),
-        (1500, "1500 B"),
-        (64 * MIB, "64 MiB"),
-        (GIB + MIB, "1025 MiB"),
-    ],
+    [(0, "0 B"), (1000, "1000 B"), (KIB, "1 KiB"), (1500, "1500 B"), (64 * MIB, "64 MiB"), (GIB + MIB, "1025 MiB")],
 )
 def test_sizes_are_shown(size_bytes: int, exact: str) -> None:
     assert format_size(size_bytes) == exact

@@ -105,7 +105,7 @@ def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: P
     ("boot", "after"),
     [
         (
-            ("vmlinuz-6.8.0-45-generic", "vmlinuz-6.8.0-100-generic", "vmlinuz-6.8.0-100-generic.old"),
+            tuple(f"vmlinuz-6.8.0-{kernel}" for kernel in ("45-generic", "100-generic", "100-generic.old")),
             "6.8.0-100-generic",
         ),
         (("vmlinuz-5.14.0-427.el9.x86_64", "vmlinuz-0-rescue-0123"), "5.14.0-427.el9.x86_64"),

@@ -61,10 +61,7 @@ Tests = Callable[[int, Mapping[str, Any]], dict[str, Any]]
 
 
 def rdma_fleet(
-    monkeypatch: pytest.MonkeyPatch,
-    tests: Tests,
-    looks: Mapping[str, Mapping[str, Any]] | None = None,
-    **more: Any,
+    monkeypatch: pytest.MonkeyPatch, tests: Tests, looks: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
 ) -> Fleet:
     """`tests` gives the event of each test of a plan; `looks` what is otherwise on a host; `more` is the leader's."""
 

@@ -12,16 +12,7 @@ from nodectl.model.status import Status
 from nodectl.probes.options import Sizes
 from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer
-from tests.probes.scripted_nccl import (
-    fleet_of,
-    measured,
-    probe,
-    proven,
-    ranks_of,
-    ready,
-    times,
-    with_gpus,
-)
+from tests.probes.scripted_nccl import fleet_of, measured, probe, proven, ranks_of, ready, times, with_gpus
 from tests.torch_venv import torch_venv
 
 

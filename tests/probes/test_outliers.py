@@ -32,11 +32,7 @@ def test_of_two_hosts_both_are_shown_and_none_is_blamed() -> None:
     assert slow({"a": 100.0, "b": 80.0}, {"a": 100.0, "b": 80.0}) == {}
 
 
-@given(
-    st.lists(st.floats(97, 103), min_size=2, max_size=12),
-    st.floats(1, 60),
-    st.integers(0, 12),
-)
+@given(st.lists(st.floats(97, 103), min_size=2, max_size=12), st.floats(1, 60), st.integers(0, 12))
 def test_one_bad_host_among_alike_ones_is_named_alone(good: list[float], bad: float, place: int) -> None:
     at = place % (len(good) + 1)
     assert named(*good[:at], bad, *good[at:]) == [f"n{at}"]

@@ -7,14 +7,7 @@ from nodectl.probes.schedule import Pace
 
 
 @pytest.mark.parametrize(
-    ("time_s", "text"),
-    [
-        (0.4, "0 s"),
-        (99.4, "99 s"),
-        (107, "1 min 50 s"),
-        (599, "10 min"),
-        (3900, "1 h 5 min"),
-    ],
+    ("time_s", "text"), [(0.4, "0 s"), (99.4, "99 s"), (107, "1 min 50 s"), (599, "10 min"), (3900, "1 h 5 min")]
 )
 def test_a_time_as_text(time_s: float, text: str) -> None:
     assert time_text(time_s) == text

@@ -253,12 +253,7 @@ def test_a_bare_algorithm_is_refused_from_nccl_2_24_on_only(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["ring,tree;allreduce:tree", "^nvls", "Ring", "allreduce:tree"])
 def test_an_algorithm_that_leaves_a_way_for_every_collective_passes(value: str) -> None:
-    resolve(
-        "dgx-a100",
-        "cu128",
-        "stock",
-        overrides={"allow_debug_variables": True, "nccl": {"NCCL_ALGO": value}},
-    )
+    resolve("dgx-a100", "cu128", "stock", overrides={"allow_debug_variables": True, "nccl": {"NCCL_ALGO": value}})
 
 
 def hardware(name: str) -> Hardware:

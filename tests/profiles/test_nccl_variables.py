@@ -57,11 +57,7 @@ def test_a_slip_is_refused_with_the_name_that_is_meant(name: str, near: str) -> 
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        (
-            "NCCL_ALGO",
-            ["Ring", "^NVLS", "ring;allreduce:tree,ring", "allreduce:^tree"],
-            ["Foo", "ring,", ""],
-        ),
+        ("NCCL_ALGO", ["Ring", "^NVLS", "ring;allreduce:tree,ring", "allreduce:^tree"], ["Foo", "ring,", ""]),
         ("NCCL_PROTO", ["LL,LL128,Simple", "^ll128"], ["LL256", "LL LL128"]),
         ("NCCL_NTHREADS", ["256"], ["300", "many"]),
         ("NCCL_IB_TIMEOUT", ["22", "0x16"], ["32", "-1", "18s"]),

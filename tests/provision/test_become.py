@@ -44,16 +44,8 @@ _NO_JSON = "Module result deserialization failed: No start of json char found"
             "the login ana do some things, and not everything",
             "`nodectl sudoers --user ana --provision nopasswd`",
         ),
-        (
-            f"{_NO_JSON}\nsudo: sorry, you must have a tty to run sudo",
-            "requiretty",
-            "!requiretty",
-        ),
-        (
-            f"{_NO_JSON}\n/bin/sh: 1: sudo: not found",
-            "no sudo there",
-            "install it",
-        ),
+        (f"{_NO_JSON}\nsudo: sorry, you must have a tty to run sudo", "requiretty", "!requiretty"),
+        (f"{_NO_JSON}\n/bin/sh: 1: sudo: not found", "no sudo there", "install it"),
         (
             _MITOGEN + f"Child start failed: [Errno 2] No such file or directory: 'sudo'. Command was: sudo {_PYTHON}",
             "no sudo there",

@@ -50,25 +50,11 @@ def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> N
     kept = ["-o", "UserKnownHostsFile=/k/my%hosts", "-i", "/key", "-t", "-t", "web1", "true"]
     assert option == "-o" and [word for word in rest if word != "-C"] == kept
     command = shlex.split(value.removeprefix("ProxyCommand="))[3:]
-    assert command == [
-        "-o",
-        "UserKnownHostsFile=/k/my%%hosts",
-        "-i",
-        "/key",
-        "-W",
-        "[%h]:%p",
-        "ssh://me@gate:7",
-    ]
+    assert command == ["-o", "UserKnownHostsFile=/k/my%%hosts", "-i", "/key", "-W", "[%h]:%p", "ssh://me@gate:7"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("strategy", "times"),
-    [
-        ("mitogen", 2),
-        ("linear", 1),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "times"), [("mitogen", 2), ("linear", 1)])
 def test_a_playbook_goes_through_it_as_exec_does(
     sshd: Sshd, jump_sshd: Sshd, nodectl: Cli, tmp_path: Path, times: int, strategy: str
 ) -> None:

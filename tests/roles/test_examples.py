@@ -22,10 +22,7 @@ from plugins.filter import nccl, nvidia
 from tests.profiles.combinations import LOOK
 
 PLUGINS = share_dir() / "plugins"
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    **nccl.FilterModule().filters(),
-    **nvidia.FilterModule().filters(),
-}
+FILTERS: Mapping[str, Callable[..., Any]] = {**nccl.FilterModule().filters(), **nvidia.FilterModule().filters()}
 MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py"))
 LOOKUPS = sorted(path.stem for path in (PLUGINS / "lookup").glob("*.py"))
 ROLES = sorted(path.parent.parent.name for path in share_dir().glob("roles/*/meta/argument_specs.yml"))

@@ -137,16 +137,10 @@ def _of(branch: str, name: str) -> dict[str, Any]:
     [
         ("580-open", _of("580", "nvidia-open"), "kmod-nvidia-open-dkms-580.126.20-1.el9"),
         pytest.param(
-            "590-open",
-            _of("590", "nvidia-open"),
-            "kmod-nvidia-open-dkms-590.48.01-1.el9",
-            marks=pytest.mark.slow,
+            "590-open", _of("590", "nvidia-open"), "kmod-nvidia-open-dkms-590.48.01-1.el9", marks=pytest.mark.slow
         ),
         pytest.param(
-            "580-dkms",
-            _of("580", "cuda-drivers"),
-            "kmod-nvidia-latest-dkms-580.126.20-1.el9",
-            marks=pytest.mark.slow,
+            "580-dkms", _of("580", "cuda-drivers"), "kmod-nvidia-latest-dkms-580.126.20-1.el9", marks=pytest.mark.slow
         ),
     ],
 )

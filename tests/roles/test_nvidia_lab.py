@@ -163,10 +163,7 @@ def test_verify_reads_dpkg_and_apt(
     """After the test above; what should be is said by the profiles, as for `nodectl health`."""
     host, found = gpu_host.hosts[0], ("nvidia_repository", "cuda", "cudnn", "nccl", "dcgm")
     show = "".join(f'    - debug: {{msg: "{{{{ {name}_verified.findings | to_json }}}}"}}\n' for name in found)
-    stack = {
-        "system": {"nccl": {"packages": variables["nccl_packages"]}},
-        "dcgm": variables["dcgm_packages"],
-    }
+    stack = {"system": {"nccl": {"packages": variables["nccl_packages"]}}, "dcgm": variables["dcgm_packages"]}
     profiles = {"nodectl_hardware": "unknown", "nodectl_stack": "cu118", "nodectl_overrides": {"stack": stack}}
     profiles["nvidia_repo_baseurl"] = variables["nvidia_repository_base_url"]
     gpu_host.ssh(host, "apt-mark unhold cuda-toolkit-11-8; mkdir -p /opt/nodectl")

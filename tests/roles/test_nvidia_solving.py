@@ -35,11 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 
 # each distribution but one, the oldest and the newest stack; the other pairs are in `make test-all`
-QUICK = {
-    ("cu116", "ubuntu2004"),
-    ("cu128", "debian12"),
-    ("cu13", "ubuntu2404"),
-}
+QUICK = {("cu116", "ubuntu2004"), ("cu128", "debian12"), ("cu13", "ubuntu2404")}
 
 
 def stacks() -> Iterator[Any]:

@@ -65,10 +65,7 @@ OURS = "torch.distributed.elastic: started\n"
 SUMMARY = tool_output("torchrun-log", "summary.txt")
 
 REFUSED = {
-    "compute-apps": [
-        ("No devices were found\n", "No devices"),
-        (APPS + "2026/07/03 08:33:53.650, GPU-1\n", "line 4"),
-    ],
+    "compute-apps": [("No devices were found\n", "No devices"), (APPS + "2026/07/03 08:33:53.650, GPU-1\n", "line 4")],
     "dcgmi-diag": [
         ("Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
         (DIAG[: DIAG.index("Fail ")], "line 10.*cut"),
@@ -86,9 +83,7 @@ REFUSED = {
         ("-- Keine Einträge --\n", "it printed no log: -- "),
         ("-- Нет записей --\n", "it printed no log: -- "),
     ],
-    "fabricmanager-log": [
-        ("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's"),
-    ],
+    "fabricmanager-log": [("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's")],
     "ibdev2netdev": [
         ("mlx5_0 port 1 ==> ib", "line 1.*cut"),
         ("mlx5_0 port 1", "line 1.*cut"),
@@ -252,20 +247,14 @@ REFUSED = {
     ],
     "nvidia-smi": [
         (SMI[: SMI.index("/  81559MiB")], "line 9.*second row of this GPU is cut"),
-        (
-            f"{SMI_HEAD}|   0  A new form of GPU | something | else |\n",
-            "the row of a GPU is cut, or has another form",
-        ),
+        (f"{SMI_HEAD}|   0  A new form of GPU | something | else |\n", "the row of a GPU is cut, or has another form"),
         (SMI_HEAD + SMI_ROWS[:60], "the row of a GPU is cut, or has another form"),
         (
             f"{SMI_HEAD}|                                         |                        |                  N/A |\n",
             "no ",
         ),
         (f"{SMI_HEAD}{SMI_ROWS}|   1  N\ufffd\ufffd|@@ 0000\n{SMI_TABLE[7]}", "row of a GPU is cut or garbled"),
-        (
-            SMI_HEAD + SMI_ROWS + SMI_TABLE[7],
-            "no row with the name of its GPU stands before",
-        ),
+        (SMI_HEAD + SMI_ROWS + SMI_TABLE[7], "no row with the name of its GPU stands before"),
     ],
     "nvidia-smi-list": [
         ("No devices were found\n", "No devices were found"),

@@ -241,12 +241,7 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("torchrun-log", "torchrun-ddp-slurm-log-aws", end, (None, [], [])),
     ("iperf3", "iperf3-json-3.6-5s", rate, (0.35029657428915395, None)),
     ("iperf3", "iperf3-json-end-3.16", rate, (94.1, None)),
-    (
-        "iperf3",
-        "iperf3-json-error-warning-prefix",
-        rate,
-        (None, "unable to connect to server: Connection refused"),
-    ),
+    ("iperf3", "iperf3-json-error-warning-prefix", rate, (None, "unable to connect to server: Connection refused")),
     (
         "nccl-paths",
         "nccl-info-gdr-enabled-channel-lines",
