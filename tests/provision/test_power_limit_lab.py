@@ -60,6 +60,9 @@ def test_a_limit_of_the_tuning_is_set_once_and_goes_with_a_rollback(box: Fleet) 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_limit_that_is_tried_goes_back_though_nodectl_is_killed(box: Fleet) -> None:
+    profile = Path(box.inventory).parent / "profiles" / "tuning" / "limit.yml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("description: tried\ngpu: {power_limit_w: {value: 300, why: tried}}\n")
     with started(box.inventory, LEASE_S, env=box.cli.env) as trial:
         assert trial.wait("armed")["findings"] == []
         assert trial.on("limit") == [] and limit(box) == "300.00"
