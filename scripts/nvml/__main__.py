@@ -33,7 +33,8 @@ def main() -> int:
                 _fetch_program(release, target)
         build(target / "nvml.h", target / LIBRARY)
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-        print(f"nvidia-smi is not available: {error}{getattr(error, 'stderr', None) or ''}", file=sys.stderr)
+        printed = str(getattr(error, "stderr", "")).strip().splitlines()
+        print(f"nvidia-smi is not available: {printed[-1] if printed else error}", file=sys.stderr)
         return 1
     print(*programs(), target / LIBRARY, sep="\n")
     return 0
