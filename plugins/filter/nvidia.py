@@ -246,17 +246,13 @@ def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]
         return [f"Secure Boot is on, and does not know {enrolled}: {way}"] if enrolled else []
     row = family.get("precompiled") or {}
     other = "" if row.get("enrolled") or wanted["flavour"] not in row.get("flavours", ()) else row["module"]
-    named = other.replace("{branch}", wanted["branch"]).replace(
-        "{open}", "-open" if wanted["flavour"] == "open" else ""
-    )
+    kind = "-open" if wanted["flavour"] == "open" else ""
+    named = other.replace("{branch}", wanted["branch"]).replace("{open}", kind).partition("-{")[0]
+    signed = f", or set nvidia_driver_modules to precompiled ({named}-...), which are signed" if named else ""
     return [
         "Secure Boot is on, and refuses modules that DKMS builds unless their key is enrolled: enroll DKMS's key "
         "(`mokutil --import`, /var/lib/dkms/mok.pub or /var/lib/shim-signed/mok/MOK.der) and set nvidia_driver_signed"
-        + (
-            f", or set nvidia_driver_modules to precompiled ({named.partition('-{')[0]}-...), which are signed"
-            if named
-            else ""
-        )
+        + signed
     ]
 
 

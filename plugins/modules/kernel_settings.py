@@ -14,11 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, kernel_values
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import (
-    sysctl_path,
-    warn_not_settable,
-    write_value,
-)
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path, warn_not_settable, write_value
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable

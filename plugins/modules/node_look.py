@@ -210,10 +210,7 @@ def with_recorded(looked: dict[str, Any], recorded: dict[str, Any]) -> dict[str,
 def main() -> None:
     """Look, and put what was recorded over what was found."""
     module = AnsibleModule(
-        argument_spec={
-            "recorded": {"type": "dict", "default": {}},
-            "root": {"type": "path", "default": "/"},
-        },
+        argument_spec={"recorded": {"type": "dict", "default": {}}, "root": {"type": "path", "default": "/"}},
         supports_check_mode=True,
     )
     looked = look(module.params["root"])
