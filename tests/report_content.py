@@ -141,9 +141,7 @@ def fabric(hosts: list[str]) -> Fabric:
     half = len(hosts) // 2
     leaves = tuple(SwitchLoad(f"leaf{n}", 1, half, half, 4) for n in (1, 2))
     spines = tuple(SwitchLoad(f"spine{n}", 2, 0, 0, 4) for n in (1, 2))
-    cables = tuple((f"leaf{a}", f"spine{b}", 2) for a in (1, 2) for b in (1, 2))
-    homes = {host: ("leaf1",) if number < half else ("leaf2",) for number, host in enumerate(hosts)}
-    return Fabric("LLDP", (*leaves, *spines), 3, ("leaf1", "spine1", "leaf2"), tuple(hosts), cables=cables, homes=homes)
+    return Fabric("LLDP", (*leaves, *spines), 3, ("leaf1", "spine1", "leaf2"), tuple(hosts))
 
 
 def verdicts() -> tuple[Verdict, ...]:

@@ -238,8 +238,7 @@ def _node(document: Mapping[str, Any]) -> NodeTopology:
 def _fabric(document: Mapping[str, Any]) -> Fabric:
     """Return what its document has under other names goes back to the type's own."""
     switches = [{**one, "switch": one["name"]} for one in document["switches"]]
-    cables = [[cable["a"], cable["b"], cable["count"]] for cable in document["cables"]]
-    return values_of(Fabric, [{**document, "switches": switches, "cables": cables}], extra="ignore")[0]
+    return values_of(Fabric, [{**document, "switches": switches}], extra="ignore")[0]
 
 
 _Reader = Callable[[Content, Mapping[str, Any], str], Content]

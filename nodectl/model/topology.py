@@ -127,10 +127,7 @@ class SwitchLoad:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """The verdict: `max_hops` is the largest number of switches between two hosts, `witness` a path that has it.
-
-    `cables` are (switch, switch, how many); `homes` the switches of each host.
-    """
+    """The verdict: `max_hops` is the largest number of switches between two hosts, `witness` a path that has it."""
 
     source: str
     switches: tuple[SwitchLoad, ...]
@@ -141,8 +138,6 @@ class Fabric:
     shared_switches: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     parts: tuple[tuple[str, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
-    cables: tuple[tuple[str, str, int], ...] = ()
-    homes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

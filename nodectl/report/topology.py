@@ -34,11 +34,10 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """Return the switches with their ports, the greatest distance with its witness, rails, cables, and rank order."""
+    """Return the switches with their ports, the greatest distance with its witness, rails, and rank order."""
     document = asdict(replace(fabric, findings=()))
     del document["findings"]
     document["switches"] = [{"name": switch.pop("switch"), **switch} for switch in document["switches"]]
-    document["cables"] = [dict(zip(("a", "b", "count"), cable, strict=True)) for cable in fabric.cables]
     return document
 
 

@@ -207,13 +207,6 @@ def names_of(graph: FabricGraph) -> dict[str, str]:
     }
 
 
-def cables_of(graph: FabricGraph) -> tuple[tuple[str, str, int], ...]:
-    """(switch, switch, how many cables between them), each pair once."""
-    names = names_of(graph)
-    pairs: Counter[tuple[str, ...]] = Counter(tuple(sorted((names[trunk.a], names[trunk.b]))) for trunk in graph.trunks)
-    return tuple((pair[0], pair[1], count) for pair, count in sorted(pairs.items()))
-
-
 def tiers_of(graph: FabricGraph) -> dict[str, int]:
     """1 for a switch with hosts, 2 for those above it, and so on; 0 where no way leads to a host."""
     tiers = dict.fromkeys((switch.id for switch in graph.switches), 0)
@@ -596,8 +589,6 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         shared_switches=shared,
         parts=tuple(parts) if len(parts) > 1 else (),
         findings=findings,
-        cables=cables_of(graph),
-        homes={host: tuple(sorted((names[place] for place in ids), key=natural)) for host, ids in homes.items()},
     )
 
 
