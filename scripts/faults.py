@@ -222,7 +222,7 @@ def _write_docs(rows: Sequence[Row]) -> None:
     """Put the rows of kinds that `lab fault` has into the page, in place of those that it has for the same kinds."""
     head, _, table = _DOCS.read_text(encoding="utf-8").partition(_TABLE)
     lines = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
-    lines |= {row.fault.name: _row(row) for row in rows if row.fault.name in FAULTS}
+    lines |= {row.fault.name: _row(row) for row in rows if isinstance(row.fault, Fault)}
     known = "\n".join(lines[kind] for kind in FAULTS if kind in lines)
     last = table.strip().splitlines()[-1]
     if len(rows) == len(_KINDS):

@@ -94,7 +94,7 @@ class Fleet:
         return ("-i", self.inventory, "-e", "pytorch_venv=/srv/nodectl/venv", "--output", "json", *_QUICK, *args)
 
     def fault(self, kind: str, host: str) -> None:
-        if kind in FAULTS:
+        if kind in FAULTS and not FAULTS[kind].simulated:
             self.cli("lab", "fault", "--name", self.name, kind, host)
         else:
             say_faults(self.inventory, host, [kind])
