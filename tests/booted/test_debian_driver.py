@@ -96,7 +96,7 @@ def test_health_and_doctor_know_debians_names(driven: Driven) -> None:
     version = driven.system.out("modinfo -F version nvidia-current; rm /lib/modules/$(uname -r)")
     rows = [row for row in health.document["findings"] if row["check"] in UNLOADED]
     actual = {(row["check"], row.get("subject") or ""): row["actual"] for row in rows}
-    assert actual["driver_loaded", ""] == f"{version} is installed and not loaded", rows
+    assert "couldn't communicate with the NVIDIA driver" in actual["driver_loaded", ""], rows
     assert actual["driver_build", "DKMS"].startswith(f"none of {version}"), rows
     assert actual["driver_build", "next boot"] == "there", rows
     assert not [row for row in rows if "--tags nvidia_driver" in row["remedy"]], rows
