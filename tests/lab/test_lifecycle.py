@@ -49,13 +49,10 @@ def traces(folder: Path) -> dict[str, list[str]]:
 
 
 def machine(tmp_path: Path) -> dict[str, object]:
-    """What is everybody's: compared before and after, apart from other labs' interfaces and groups."""
+    """What the lab may leave outside its folder; the interfaces of others come and go."""
     own_lab = LabFolder(tmp_path / "state home/nodectl/lab/lab")
-    # `uplink` is here for a moment while another lab comes or goes
-    links = [path.name for path in Path("/sys/class/net").iterdir() if path.name != "uplink"]
     return {
-        "netns": subprocess.run(["ip", "netns"], capture_output=True, text=True, check=False).stdout,
-        "links": sorted(name for name in links if not name.startswith("nl-") or name == own_lab.uplink),
+        "links": [path.name for path in Path("/sys/class/net").iterdir() if path.name == own_lab.uplink],
         "groups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{own_lab.cgroup}")],
     }
 
