@@ -111,9 +111,9 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         add("lab up", f"{hosts} hosts are up")
 
         about = (
-            "Ansible installs PyTorch and the launcher, and writes settings. The warnings name settings that have no "
-            "effect in a lab, whose hosts share this machine's limits and clock. A real host prints none of them. "
-            "`nodectl rollback` undoes a run."
+            "Ansible installs PyTorch and the launcher, and writes settings. The warnings name settings that are "
+            "written and have no effect in a lab: its hosts run no systemd, and share this machine's limits and clock. "
+            "A real host prints none of them. `nodectl rollback` undoes a run."
         )
         shown("Provision the hosts", about, ["provision", "--yes"])
         add("provision", "PyTorch and the settings are on every host")
@@ -127,14 +127,16 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
 
         about = (
             "A profile describes what a host should be: its hardware, software and settings. Skipped are the two "
-            "limits and the clock, which a lab host cannot set. `--all` lists each check."
+            "limits of logins and the clock; the limits of services are only compared on hosts with systemd. `--all` "
+            "lists each check."
         )
         health = shown("Compare every host with its profiles and with the others", about, ["health"])
         add("health", health.splitlines()[-1])
 
         about = (
             "iperf3 measures every pair of hosts in both directions. SPREAD is (highest - lowest) / median of a path's "
-            "repetitions. A hardware profile can set a floor, the least acceptable rate; the lab's profile sets none."
+            "repetitions; all hosts share this machine's processors, so rates vary and packets are sent again. A "
+            "hardware profile can set a floor, the least acceptable rate; the lab's profile sets none."
         )
         shown("Measure the network", about, ["probe", "tcp", "--duration", "1"])
         add("probe tcp", "the rate of every path")
