@@ -14,7 +14,8 @@ from nodectl.lab.nvml import LIBRARY, STATE, programs, real_nvidia_smi, state_of
 from tests.provision.conftest import Fleet
 from tests.trials.arming.process import started
 
-pytestmark = pytest.mark.lab
+# each needs several runs of provision: a minute in all
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 FOLDER, SMI = "/run/stand-in", "/usr/local/bin/nvidia-smi"
 # one card, whose limit stays where it is put
@@ -57,7 +58,6 @@ def test_a_limit_of_the_tuning_is_set_once_and_goes_with_a_rollback(box: Fleet) 
     assert limit(box) == "450.00"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_limit_that_is_tried_goes_back_though_nodectl_is_killed(box: Fleet) -> None:
     profile = Path(box.inventory).parent / "profiles" / "tuning" / "limit.yml"
