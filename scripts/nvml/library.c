@@ -398,15 +398,15 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info) {
-    long long numbers[3];
-    nvmlReturn_t result = number_of(device, "GpuFabricInfo", numbers, 3);
-    if (result != NVML_SUCCESS)
-        return result;
-    memset(info->clusterUuid, 0, sizeof info->clusterUuid);
-    info->state = (nvmlGpuFabricState_t)numbers[0];
-    info->status = (nvmlReturn_t)numbers[1];
-    info->cliqueId = (unsigned)numbers[2];
-    info->healthMask = 0;
+    nvmlGpuFabricInfo_t plain;
+    nvmlReturn_t result = nvmlDeviceGetGpuFabricInfo(device, &plain);
+    if (result == NVML_SUCCESS) {
+        memset(info->clusterUuid, 0, sizeof info->clusterUuid);
+        info->state = plain.state;
+        info->status = plain.status;
+        info->cliqueId = plain.cliqueId;
+        info->healthMask = 0;
+    }
     return result;
 }
 
