@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
 
 from nodectl.common.resources import data_dir, table
 
@@ -25,29 +24,17 @@ class KernelMessage:
     action: str
     remedy: str
     source: str
-    pattern: re.Pattern[str] | None = None
+    pattern: str = ""
     at_least: int = 1
-
-    def match(self, text: str) -> tuple[str | None] | None:
-        """Return the part that the message names; None where the text is another message."""
-        if not any(word in text for word in self.words):
-            return None
-        if self.pattern is None:
-            return (None,)
-        hit = self.pattern.search(text)
-        return (next(filter(None, hit.groupdict().values()), None),) if hit else None
 
 
 @cache
 def kernel_messages() -> Mapping[str, KernelMessage]:
     """All entries by their names, in the order of the file."""
     rows = table(data_dir() / "linux" / "kernel_messages.yml")["messages"]
-    return {name: _message(name, entry) for name, entry in rows.items()}
-
-
-def _message(name: str, entry: Mapping[str, Any]) -> KernelMessage:
-    pattern = re.compile(entry["pattern"]) if "pattern" in entry else None
-    return KernelMessage(**{**entry, "name": name, "words": tuple(entry["words"]), "pattern": pattern})
+    return {
+        name: KernelMessage(**{**entry, "name": name, "words": tuple(entry["words"])}) for name, entry in rows.items()
+    }
 
 
 @cache
@@ -56,10 +43,11 @@ def message_words() -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for message in kernel_messages().values() for word in message.words))
 
 
+@lru_cache(maxsize=4096)  # a log repeats itself
 def message_of(text: str) -> tuple[KernelMessage, str | None] | None:
-    """Return the entry of a message's text, and the part that it names."""
+    """Return the first entry that a message's text matches, and the part that it names."""
     for message in kernel_messages().values():
-        groups = message.match(text)
-        if groups is not None:
-            return message, groups[0]
+        # most commands that read a log need few of the patterns: each is compiled when one of its words is found
+        if any(word in text for word in message.words) and (hit := re.search(message.pattern, text)):
+            return message, next(filter(None, hit.groupdict().values()), None)
     return None
