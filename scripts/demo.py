@@ -24,13 +24,16 @@ TRAINING = ["--layers", "2", "--d-model", "128", "--heads", "4", "--batch", "16"
 TRAINING += ["--samples", "1024", "--epochs", "3", "--log-every", "8"]
 LAUNCH = ["launch", "--nproc-per-node", "1", "workload:transformer", "--", *TRAINING]
 CLOSING = """
-The same on your own nodes:
+On your own nodes (README.md: `uv tool install .` puts nodectl on PATH):
   nodectl init fleet --from gpu01,gpu02         look at the hosts and write an inventory
   export ANSIBLE_INVENTORY=$PWD/fleet/hosts.yml
   nodectl provision --check --diff              what would change; without --check, change it
   nodectl health                                compare every host with its profiles
   nodectl launch your_script.py                 train on all of them
 """
+
+# the workload's closing line has all its figures
+_SHOWN = 600
 
 console = Console(stderr=True, highlight=False)
 
@@ -47,7 +50,7 @@ def shown(title: str, about: str, args: Sequence[str]) -> str:
     process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     lines = []
     for line in process.stdout or ():
-        sys.stdout.write(line)
+        sys.stdout.write(line if len(line) <= _SHOWN else f"{line[:_SHOWN]} … ({len(line):,} characters)\n")
         sys.stdout.flush()
         lines.append(line)
     if process.wait() != 0:
@@ -63,7 +66,10 @@ def _announce(title: str, about: str, command: str) -> None:
 
 def bring_up(args: Sequence[str]) -> None:
     """Bring the lab up and use its inventory for all further commands."""
-    about = "Each host is a set of namespaces of this machine, with its own network, files, processes and sshd."
+    about = (
+        "Each host is a set of namespaces of this machine, with its own network, files, processes and sshd. The hosts "
+        "have no GPU: the rates below show what the commands measure, not what your nodes reach."
+    )
     _announce("A fleet on this machine", about, f"export ANSIBLE_INVENTORY=$(nodectl {shlex.join(args)})")
     done = subprocess.run([NODECTL, *args], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -111,46 +117,48 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         add("lab up", f"{hosts} hosts are up")
 
         about = (
-            "Ansible installs PyTorch and the launcher, and writes settings. The warnings name settings that are "
-            "written and have no effect in a lab: its hosts run no systemd, and share this machine's limits and clock. "
-            "A real host prints none of them. `nodectl rollback` undoes a run."
+            "Ansible installs PyTorch and the launcher, and writes settings. Four warnings are normal here: lab hosts "
+            "run no systemd and share this machine's limits and clock, so four settings are written without effect. "
+            "`nodectl rollback` undoes a run."
         )
         shown("Provision the hosts", about, ["provision", "--yes"])
         add("provision", "PyTorch and the settings are on every host")
 
-        about = "The warnings are the same: each run names what it cannot set."
+        about = "Each task compares the host with what it would write. The four warnings are those of the first run."
         require_no_change(shown("Provision again: nothing changes", about, ["provision", "--yes"]))
         add("provision", "the second run changed nothing")
 
         shown("Run one command on all hosts", "Identical output is printed once.", ["exec", "--", "uname", "-sr"])
-        add("exec", "the same answer from every host")
+        add("exec", "every host gave the same answer")
 
         about = (
-            "A profile describes what a host should be: its hardware, software and settings. Skipped are the two "
-            "limits of logins and the clock; the limits of services are only compared on hosts with systemd. `--all` "
+            "A profile describes what a host should be: its hardware, software and settings. Three "
+            "checks are skipped on each host: two login limits and the clock, which a lab host cannot set. `--all` "
             "lists each check."
         )
         health = shown("Compare every host with its profiles and with the others", about, ["health"])
         add("health", health.splitlines()[-1])
 
         about = (
-            "iperf3 measures every pair of hosts in both directions. SPREAD is (highest - lowest) / median of a path's "
-            "repetitions; all hosts share this machine's processors, so rates vary and packets are sent again. A "
-            "hardware profile can set a floor, the least acceptable rate; the lab's profile sets none."
+            "iperf3 measures both directions of every pair of hosts, three times for 1 s. SPREAD is "
+            "(highest - lowest) / median of a path's three rates. All hosts share this machine's processors, so rates "
+            "vary and retransmits occur. A path fails if it is far slower than the others, or below the floor that a "
+            "hardware profile can set; the lab's profile sets none. BBR is the congestion control of the hosts."
         )
         shown("Measure the network", about, ["probe", "tcp", "--duration", "1"])
-        add("probe tcp", "the rate of every path")
+        add("probe tcp", "every path was measured")
 
         about = (
-            "NCCL needs GPUs; on these hosts gloo runs the same collectives over the network. All hosts share this "
-            "machine's processors, so a high SPREAD is normal here."
+            "NCCL needs GPUs; on these hosts gloo, PyTorch's library for CPUs, runs the same collectives over the "
+            "network. All hosts share this machine's processors, so a SPREAD of 100 % and more is normal here."
         )
         shown("Measure collectives", about, ["probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3"])
-        add("probe nccl", "the bandwidth of each collective, with gloo")
+        add("probe nccl", "every collective was measured, with gloo")
 
         about = (
             "A small transformer, one process on each host. A line of output is HOST | [LOCAL RANK] TEXT. Rank 0 "
-            "prints the loss, and at the end all figures as one JSON object, which docs/workloads.md explains."
+            "prints the loss, and at the end all figures as one JSON object (docs/workloads.md), shortened here. The "
+            "model learns a made-up series of vectors: a falling loss is what matters."
         )
         add("launch", training_result(shown("Train on all hosts", about, LAUNCH), hosts))
     finally:

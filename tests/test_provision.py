@@ -177,7 +177,7 @@ def test_a_run_keeps_what_is_not_nodectls_and_a_second_one_changes_nothing(
     assert lab4.ssh("node03", f"{python} -c 'import torch; print(torch.__version__)'").startswith("2.13.0")
     program = """printf 'import os; print("waits", os.environ["OMP_WAIT_POLICY"])' > /tmp/waits.py"""
     assert "waits PASSIVE" in lab4.ssh("node03", f"{program} && /opt/nodectl/bin/nodectl-launch -- /tmp/waits.py")
-    assert "limits_memlock: not settable on this host: root of this host cannot raise its limit of" in said
+    assert "limits_memlock: not settable on this host: root on this host cannot raise the limit from" in said
 
 
 @pytest.mark.lab

@@ -27,8 +27,6 @@ def safe(text: str) -> str:
     return printable(text.replace("\r\n", "\n"))
 
 
-# of a command that follows a job, said at its start
-TO_LEAVE = "Ctrl-C stops the job; close the terminal to leave it running"
 # of a line that a person reads; files and JSON have all of it
 _LINE_CHARS = 4096
 # narrower than that no table can be read, nor broken into lines

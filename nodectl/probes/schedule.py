@@ -47,7 +47,7 @@ class Pace:
             if self._said_s is not None and abs(whole_s - self._said_s) <= _RIGHT * self._said_s:
                 return
             self._said_s = whole_s
-        self._note(f"{self._what}: about {time_text(left_s)} left, {time_text(whole_s)} in all")
+        self._note(f"{self._what}: about {time_text(left_s)} left")
 
     def took_s(self) -> float:
         """Return the seconds since it began."""

@@ -188,7 +188,7 @@ def _figures(one: Series) -> tuple[str, str]:
     if one.is_alike():
         return middle, "-" if len(one.members) == 1 else "all alike"
     values = [member.value for member in one.members]
-    spread = f", {100 * (max(values) - min(values)) / one.median:.0f} %" if one.median else ""
+    spread = f" ({100 * (max(values) - min(values)) / one.median:.0f} % apart)" if one.median else ""
     low, high = one.unit.short(min(values)), one.unit.short(max(values))
     unit = f" {high.partition(' ')[2]}"
     return middle, f"{low.removesuffix(unit)} to {high}{spread}"
@@ -225,7 +225,7 @@ def _measured_again(series: Sequence[Series]) -> Iterator[str]:
 
 def _captions(series: Sequence[Series]) -> list[str]:
     alike = _measurements_alike(series)
-    shared = [f"{probe}: all with {', '.join(conditions)}" for probe, conditions in alike.items() if conditions]
+    shared = [f"{probe}: measured with {', '.join(conditions)}" for probe, conditions in alike.items() if conditions]
     return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 

@@ -63,7 +63,7 @@ def not_settable(limits: Mapping[str, str], most_files: str, hard: Mapping[str, 
         elif not may_raise and number(wanted) > hard[name]:
             unit = " KiB" if name == "memlock" else ""
             reasons.append(
-                f"limits_{name}: root of this host cannot raise its limit of {hard[name]:.0f}{unit} to {wanted}"
+                f"limits_{name}: root on this host cannot raise the limit from {hard[name]:.0f}{unit} to {wanted}"
             )
     return reasons
 

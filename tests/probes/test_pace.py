@@ -20,11 +20,11 @@ def test_it_is_right_after_the_first_part() -> None:
     pace = Pace("x", 6, said.append, 14.0, lambda: now_s)
     now_s += 18
     pace.done(1)
-    assert said == ["x: about 90 s left, 1 min 50 s in all"]
+    assert said == ["x: about 90 s left"]
     now_s += 18
     pace.done(2)
     assert len(said) == 1
     # it becomes slower
     now_s += 40
     pace.done(3)
-    assert said[1] == "x: about 76 s left, 2 min 30 s in all"
+    assert said[1] == "x: about 76 s left"

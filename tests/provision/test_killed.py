@@ -19,7 +19,7 @@ from tests.provision.conftest import Fleet
 FIRST_CHANGE = r"PLAY \[Install what the stack profile says"
 POINTS = {
     "recording": r"TASK \[Note what stands there",
-    "limits": r"TASK \[nodectl.fleet.limits : Write the limits of logins",
+    "limits": r"TASK \[nodectl.fleet.limits : Write login limits",
     "environment": r"TASK \[nodectl.fleet.pytorch : Make the environment",
     "launcher": r"TASK \[nodectl.fleet.launcher : Write",
     "kernel": r"TASK \[nodectl.fleet.kernel_settings : Set",

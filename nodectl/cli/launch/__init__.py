@@ -16,7 +16,7 @@ from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.launch.options import Launch, LaunchCommand
 from nodectl.cli.options import takes
-from nodectl.cli.terminal import TO_LEAVE, note
+from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
@@ -126,7 +126,8 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
         job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}
         app.show("jobs", {"jobs": [job]}, plan.id)
         return 0
-    note(f"job {plan.id} runs on {counted(len(hosts), 'host')}; {TO_LEAVE}: nodectl jobs attach {plan.id}")
+    note(f"job {plan.id} runs on {counted(len(hosts), 'host')}. Ctrl-C stops it")
+    note(f"if this terminal closes, the job goes on: nodectl jobs attach {plan.id} follows it again")
     return _follow(app, hosts, plan.id)
 
 
