@@ -7,8 +7,8 @@ DELAY ?=
 YES ?=
 SECONDS ?= 600
 EVENTS ?=
-# tests wait for hosts more than they compute: five processes on two cores; whole files, since tests of one file share hosts
-PARALLEL ?= -n 5 --dist loadfile --no-loadscope-reorder
+# tests wait for hosts as long as they compute: four processes on two cores; whole files, since tests of one file share hosts
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 # what the tool writes stays inside the checkout: .state (removed by clean) and .cache (wheels, kept)
 export XDG_STATE_HOME := $(CURDIR)/.state

@@ -40,10 +40,8 @@ _STATE = _ROOT / ".state" / "tests"
 # those that wait stand between those that compute
 _LONGEST = (
     "test_provision.py",
-    "jobs/test_slurm_lab.py",
     "recordings/test_collect.py",
     "release/test_release.py",
-    "release/test_gpu_day.py",
     "collection/test_collection.py",
     "jobs/test_jobs_lab.py",
     "jobs/test_preflight_run.py",

@@ -40,14 +40,15 @@ _STARTING = threading.Lock()
 
 def can_run(env: Mapping[str, str]) -> bool:
     """Whether Python would start with this environment as the forking process did, and nobody asks for real starts."""
-    return "NODECTL_TESTS_START" not in os.environ and _of_python(env) == _usual()
+    return "NODECTL_TESTS_START" not in os.environ and _of_python(env) == usual()
 
 
 def _of_python(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(_OF_PYTHON)}
 
 
-def _usual() -> dict[str, str]:
+def usual() -> dict[str, str]:
+    """What the environment says to Python and of the locale, if Python is to start as the forking process did."""
     return {**_of_python(os.environ), "PYTHONPATH": str(_ROOT)}
 
 
@@ -130,7 +131,7 @@ def _parent(folder: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     With a folder it has read an inventory there, so that nobody has to import Ansible again.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    env = {"PATH": os.environ["PATH"], **_usual()}
+    env = {"PATH": os.environ["PATH"], **usual()}
     if folder:
         env |= {name: value for name, value in os.environ.items() if name.startswith(_OF_ANSIBLE[1:])}
         env["ANSIBLE_HOME"] = _ANSIBLE_HOME

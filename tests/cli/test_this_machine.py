@@ -20,6 +20,8 @@ from nodectl.payload.common import machine
 from nodectl.transport.inventory import Here
 from nodectl.transport.inventory.here import environment, inventory_of_here, only_here
 from nodectl.transport.inventory.read import Inventory
+from tests import warm_cli
+from tests.conftest import Cli
 from tests.torch_venv import torch_venv
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,16 +39,23 @@ _PLAIN = ("unshare", "--user", "--map-user=4242", "--map-group=4242")
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
-    """nodectl in an empty folder, with nothing but PATH and a home in its environment."""
+    """nodectl in an empty folder, with PATH, a home and what Python needs to find it in its environment."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "home").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path / "empty")
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
 
     def run(*args: str, become: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), **more}
-        argv = [*become, sys.executable, "-m", "nodectl", *args]
+        if not become:
+            return Cli({**plain, **warm_cli.usual()})(*args, check=False, timeout=240, input="", env=more)
         return subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+            [*become, sys.executable, "-m", "nodectl", *args],
+            env={**plain, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
 
     return run
@@ -55,7 +64,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
 @pytest.mark.parametrize("name", ["", "localhost", "127.0.0.1", "::1", socket.gethostname()])
 def test_its_names(typed: Typed, name: str) -> None:
     for words in ({(), ("-l", name)} if name else {()}) | ({("-i", f"{name},"), ("-i", name)} if name else set()):
-        done = typed(*words, "facts", "--output", "json")
+        # one of them as a shell starts it, without a word about Python in the environment
+        done = typed(*words, "facts", "--output", "json", become=() if name else ("env",))
         assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
         (line,) = (line for line in done.stderr.splitlines() if line.startswith("this machine: "))
         assert line.endswith("; no inventory given") == ("-i" not in words)

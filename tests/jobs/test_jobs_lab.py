@@ -1,4 +1,4 @@
-"""Jobs over SSH on three lab hosts, through the command line: what an operator sees, and what stays on the hosts."""
+"""Jobs over SSH on two lab hosts, through the command line: what an operator sees, and what stays on the hosts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def lab(lab4: LabUnderTest, tmp_path_factory: pytest.TempPathFactory) -> LabUnderTest:
-    return lab4.part(3, tmp_path_factory.mktemp("jobs"))
+    return lab4.part(2, tmp_path_factory.mktemp("jobs"))
 
 
 @pytest.fixture(scope="module")
@@ -224,15 +224,15 @@ def test_a_job_is_watched_and_attached_to_from_another_shell(shell: Shell) -> No
 
 def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
     job_id = shell.begin(SLEEP)
-    host = shell.lab.hosts[2]
-    shell.lab.ssh(host, "kill -9 $(grep -lz '^RANK=5$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3)")
+    host = shell.lab.hosts[1]
+    shell.lab.ssh(host, "kill -9 $(grep -lz '^RANK=3$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3)")
     job = shell.wait_ended(job_id, 30)
     assert (job["state"], job["exit_status"]) == ("failed", 137)
     first = job["first_failure"]
-    assert (first["host"], first["rank"], first["kind"]) == (host, 5, "signal")
+    assert (first["host"], first["rank"], first["kind"]) == (host, 3, "signal")
     assert shell.left(job_id) == ""
     why = shell.run("jobs", "why").stdout  # of the last one
-    assert why.startswith(f"job failed: host {host}, rank 5: killed by signal 9 (SIGKILL)\n")
+    assert why.startswith(f"job failed: host {host}, rank 3: killed by signal 9 (SIGKILL)\n")
     assert shell.run("jobs", "show").stdout.startswith(f"job       {job_id}\n")
 
 

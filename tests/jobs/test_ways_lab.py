@@ -19,7 +19,7 @@ from tests.conftest import LabUnderTest
 from tests.torch_venv import torch_venv
 from tests.training_venv import training_venv
 
-pytestmark = [pytest.mark.lab]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 _LAUNCHER = "/usr/local/bin/way-launcher"
 _VENV = "/opt/ways/venv"
@@ -133,7 +133,6 @@ def test_a_module_of_the_project_meets_over_torchrun(shell: Shell, torch: str) -
     assert shell.job()["state"] == "finished"
 
 
-@pytest.mark.slow
 def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell, torch: str) -> None:
     script = shlex.quote(GATHER)
     shell.everywhere(f"mkdir -p '/srv/my project/sub' /data && printf %s {script} > '/srv/my project/sub/train.py'")
@@ -159,7 +158,6 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
         shell.everywhere("rm -rf '/srv/my project' /data")
 
 
-@pytest.mark.slow
 def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Shell) -> None:
     text = 'printf "%s\\n" "rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $NODE_RANK, to $MASTER_ADDR: $*"'
     argv = ("--engine", "command", "--venv", "", "--nproc-per-node", "2")
@@ -191,7 +189,6 @@ def losses(text: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss'?:? '?(\d+\.\d+)", text)]
 
 
-@pytest.mark.slow
 def test_a_hugging_face_trainer(shell: Shell, training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in("hugging-face", tmp_path, monkeypatch)
     argv = ("--venv", training, "--nproc-per-node", "1", "--checkpoint", "/ways", "train.py", "--", "--use_cpu")
@@ -204,7 +201,6 @@ def test_a_hugging_face_trainer(shell: Shell, training: str, tmp_path: Path, mon
     shell.everywhere("rm -rf /ways")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)  # four launches
 def test_one_workload_has_the_same_losses_under_every_engine(shell: Shell, training: str) -> None:
     small = ("--d-model=32", "--layers=2", "--heads=4", "--seq=8", "--batch=4", "--samples=64", "--steps=6")

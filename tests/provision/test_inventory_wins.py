@@ -13,7 +13,7 @@ import yaml
 from nodectl.common.resources import collections_dir
 from tests.provision.conftest import Fleet
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TAGS = ("--tags", "limits,kernel_settings,nccl_env")
 # where it stands → what it says; a profile says each of them otherwise, or not at all
@@ -40,7 +40,6 @@ def plain(host: Fleet, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 def test_the_inventory_wins_by_either_way_and_health_agrees(fleet: Callable[..., Fleet]) -> None:
     host = fleet("node01")
     folder = Path(host.inventory).parent
@@ -61,7 +60,6 @@ def test_the_inventory_wins_by_either_way_and_health_agrees(fleet: Callable[...,
     host.run("rollback", "--to", "start", "--yes")
 
 
-@pytest.mark.slow
 def test_what_is_installed_is_not_said_beside_the_profiles(fleet: Callable[..., Fleet]) -> None:
     host = fleet("node01")
     folder = Path(host.inventory).parent / "group_vars"

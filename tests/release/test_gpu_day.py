@@ -14,7 +14,7 @@ import pytest
 from scripts.dist import ROOT
 from tests.torch_venv import torch_venv
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LIMIT_MIB = 40
 STEPS = ("facts", "topology", "health", "record", "memory", "launch", "why", "accept", "gpu_truth")

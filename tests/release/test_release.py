@@ -194,7 +194,8 @@ def test_a_checkout_that_nothing_was_built_of_has_a_version(tmp_path: Path) -> N
     assert done.stdout == "0.0.0\n"
 
 
-@pytest.mark.parametrize("version", [OLDEST, *(pytest.param(each, marks=pytest.mark.slow) for each in PYTHONS[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
 def test_wheel_and_sdist_run_with_each_python(version: str, built: Built, tmp_path: Path) -> None:
     python = next(iter(pythons_of(version)), None)
     if python is None:

@@ -139,6 +139,7 @@ def verified(tmp_path: Path, cuda_home: Path) -> list[Finding]:
 
 
 @pytest.mark.skipif(not shutil.which("g++") or not shutil.which("make"), reason="no g++ and make here")
+@pytest.mark.slow
 def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_path: Path) -> None:
     toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
     before = run(tmp_path, cuda_home=toolkit, check=True)

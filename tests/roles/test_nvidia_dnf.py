@@ -165,6 +165,7 @@ def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
     assert not host.packages([wanted, manager], driver=True)["changed"]
 
 
+@pytest.mark.slow
 def test_a_branch_without_streams_comes_whole_and_no_upgrade_moves_it(host: Host) -> None:
     """As in rhel10, with the key of the operator's: the branch is a pattern of versions, then lines of versionlock."""
     host.path("etc/os-release").write_text('ID="rocky"\nVERSION_ID="10.1"\nPLATFORM_ID="platform:el10"\n')
@@ -194,6 +195,7 @@ def test_a_kept_driver_is_no_candidate_and_its_owner_s_stream_stays(host: Host) 
     assert host.path(STREAM_FILE).read_text() == owner
 
 
+@pytest.mark.slow
 def test_what_dnf_itself_wrote_of_a_stream_is_no_change(host: Host) -> None:
     host.provisioned()
     host.dnf("module", "reset", "nvidia-driver")

@@ -316,6 +316,7 @@ def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     assert "ib_umad" in gpu_host.ssh(host, "cat /etc/modules-load.d/nodectl-nvlsm.conf")
 
 
+@pytest.mark.slow
 def test_a_host_whose_peermem_does_not_load_goes_on(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:

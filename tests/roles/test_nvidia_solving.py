@@ -205,7 +205,7 @@ ARCHIVES = {
         pytest.param("debian12", "580", "proprietary", marks=pytest.mark.slow),
         pytest.param("debian12", "590", "open", marks=pytest.mark.slow),
         ("debian13", "595", "open"),
-        ("ubuntu2604", "595", "open"),
+        pytest.param("ubuntu2604", "595", "open", marks=pytest.mark.slow),
     ],
     indirect=["host"],
 )
@@ -231,7 +231,12 @@ def test_solved_not_installed_of_two_branches_one_comes_whole_and_no_upgrade_mov
 
 
 @pytest.mark.parametrize(
-    ("host", "branch"), [("ubuntu2404", "580"), ("ubuntu2604", "595"), ("debian13", "595")], indirect=["host"]
+    ("host", "branch"),
+    [
+        ("ubuntu2404", "580"),
+        *(pytest.param(newest, "595", marks=pytest.mark.slow) for newest in ("ubuntu2604", "debian13")),
+    ],
+    indirect=["host"],
 )
 def test_solved_not_installed_an_arm64_server_gets_its_driver_of_the_folder_sbsa(
     host: Host, branch: str, filters: ModuleType, monkeypatch: pytest.MonkeyPatch

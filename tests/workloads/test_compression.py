@@ -12,6 +12,8 @@ import pytest
 from nodectl import workloads
 from tests.torch_venv import torch_venv
 
+pytestmark = pytest.mark.slow
+
 _RANKS = Path(__file__).with_name("compression_ranks.py")
 _LOSSY = ("powersgd", "topk", "threshold")
 _KINDS = ("fp16", "bf16", *_LOSSY)
