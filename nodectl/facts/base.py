@@ -127,7 +127,7 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
 def shell(name: str, **values: str) -> str:
     """Return a program of facts/shell/ for sh, without the comment at its head, and with `values` for `@NAME@`."""
     file = Path(__file__).with_name("shell") / f"{name}.sh"
-    text = file.read_text(encoding="utf-8").partition("\n\n")[2]
+    text = re.sub(r"\A(?:#.*\n)+\n*", "", file.read_text(encoding="utf-8"))
     return re.sub("@([a-z]+)@", lambda match: values[match[1]], text)
 
 

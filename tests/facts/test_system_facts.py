@@ -210,6 +210,7 @@ def test_this_machine_is_read_by_the_real_command(key: str) -> None:
 def test_every_script_is_posix_shell() -> None:
     for command in commands_for(HOST):
         if command.argv[:2] == ("sh", "-c"):
+            assert command.argv[2], command.key
             done = subprocess.run(["sh", "-n", "-c", command.argv[2]], capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, ""), command.key
 
