@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from pyexpat import ExpatError, ParserCreate, errors
 from typing import NamedTuple
 
-from nodectl.errors import ParseError
 from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, warning
 from nodectl.facts.parsers.text import Line, bus_id, unreadable
+
+TOOL = "nvidia-smi-q"
 
 
 class Value(NamedTuple):
@@ -26,7 +27,7 @@ Values = dict[str, Value]
 
 @dataclass(slots=True)
 class Block:
-    """One GPU: values by path (`ecc_mode/current`); its lists are None where they are not in the output."""
+    """One GPU: values by path (`ecc_mode/current`); its lists are None if they are not in the output."""
 
     bus_id: str
     values: Values = field(default_factory=dict)
@@ -36,15 +37,13 @@ class Block:
 
 @dataclass(slots=True)
 class Log:
-    """The whole output; `complete` is False where it ends before its end."""
+    """The whole output."""
 
     header: Values = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     lost: list[LostGpu] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-
-# Knows the indented form of `nvidia-smi -q`: which line belongs to which section.
 
 _GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
@@ -66,262 +65,153 @@ _SECTIONS = {
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _PREFIX_CHARS = 200
-_MOST_KNOWN = 20_000
 
 
 def read_text(lines: Sequence[Line]) -> Log:
-    """Return the log's sections; ParseError where nothing of it is there, or the last line is cut."""
-    return _Reader(lines).read()
+    """Return the values of the indented form; ParseError if there are none, or the last line is cut."""
+    log, above, block = Log(), [(0, "")], None
+    prefix = _prefix(lines)
+    for line in lines:
+        text = line.text.removeprefix(prefix).expandtabs(8)
+        content = text.lstrip(" ")
+        indent, (key, colon, value) = len(text) - len(content), content.partition(":")
+        if not content:
+            continue
+        if not indent:
+            if log.blocks and "NVSMI LOG=" in content:
+                break  # the next one of `-l`
+            if _top(log, content, line):
+                block, above = log.blocks[-1], [(0, "")]
+        elif block is not None:
+            while above[-1][0] >= indent:
+                above.pop()
+            path = f"{above[-1][1]}/{_name(key)}".lstrip("/")
+            above.append((indent, path))
+            if line is lines[-1]:
+                _refuse_cut(key, colon, value.strip(), line)
+            _place(block, path, colon, Value(value.strip(), line))
+    if not log.blocks and not _none_expected(log):
+        raise no_output(TOOL, lines, "'GPU <bus id>'")
+    return log
 
 
-class _Row(NamedTuple):
-    """A line without what stands around it."""
-
-    indent: int
-    content: str
-    key: str
-    colon: str
-    value: str
+def _prefix(lines: Sequence[Line]) -> str:
+    """Return what stands before every line: an indent, or the host that a parallel shell names."""
+    heads = ((line.text, _HEADER_LINE.search(line.text[:_PREFIX_CHARS])) for line in lines)
+    return next((text[: match.start()] for text, match in heads if match), "")
 
 
-def _row(text: str) -> _Row:
-    """Blank lines have no indent."""
-    text = text.expandtabs(8)
-    content = text.lstrip(" ")
+def _none_expected(log: Log) -> bool:
+    attached = log.header.get("attached_gpus")
+    return attached is not None and attached.text in ("0", str(len(log.lost) or 0))
+
+
+def _top(log: Log, content: str, line: Line) -> bool:
+    """Keep what a line without an indent says; return whether a GPU begins."""
+    if match := _GPU.fullmatch(content):
+        log.blocks.append(Block(_address(match[1], line)))
+        return True
     key, colon, value = content.partition(":")
-    return _Row(len(text) - len(content) if content else 0, content, key, colon, value.strip())
+    if lost := lost_gpu(content):
+        log.lost.append(lost)
+    elif warned := warning(content):
+        log.warnings.append(warned)
+    elif colon and _name(key) in _HEADER and not log.blocks:
+        log.header.setdefault(_name(key), Value(value.strip(), line))
+    return False
 
 
-class _Spot:
-    """The place of a line: its indent, its path, and below what; and which lines are known to follow there."""
-
-    __slots__ = ("above", "below", "indent", "next", "path")
-
-    def __init__(self, above: _Spot | None, indent: int, path: str) -> None:
-        self.above = above
-        self.indent = indent
-        self.path = path
-        self.below: dict[tuple[int, str], _Spot] = {}
-        self.next: dict[str, _Read] = {}
+def _address(text: str, line: Line) -> str:
+    address = bus_id(text)
+    if address is None:
+        raise unreadable(TOOL, line, "no PCI address")
+    return address
 
 
-class _Read(NamedTuple):
-    """A line that was read: of a value only where it stands and what it says is asked; a heading says nothing."""
-
-    spot: _Spot
-    path: str
-    colon: str
-    text: str
-    is_value: bool
-    is_heading: bool
+def _refuse_cut(key: str, colon: str, value: str, line: Line) -> None:
+    if not colon and _name(key) not in _SECTIONS:
+        raise unreadable(TOOL, line, "the line is cut")
+    if colon and not value:
+        raise unreadable(TOOL, line, "the value is cut")
 
 
-class _Known:
-    """All lines that were read so far, by where they stood: GPUs and hosts of one kind print the same."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.first = _Spot(None, 0, "")
-
-    def start(self) -> _Spot:
-        """Return the place where a GPU begins."""
-        if self.number > _MOST_KNOWN:
-            self.number, self.first = 0, _Spot(None, 0, "")
-        return self.first
-
-    def after(self, spot: _Spot, text: str, row: _Row) -> _Read:
-        """Return a line that was not yet read after one there."""
-        above = spot
-        while above.above is not None and above.indent >= row.indent:
-            above = above.above
-        name = _name(row.key)
-        path = f"{above.path}/{name}" if above.path else name
-        there = above.below.setdefault((row.indent, name), _Spot(above, row.indent, path))
-        is_plain = not path.startswith(("processes", "mig_device", "mig_mode/current"))
-        is_value, is_heading = is_plain and bool(row.colon), is_plain and not row.colon
-        reading = spot.next[text] = _Read(there, path, row.colon, row.value, is_value, is_heading)
-        self.number += 1
-        return reading
-
-
-_known = _Known()
-
-# as Value(text, line), and much faster: there are thousands of them a host
-_value = partial(tuple.__new__, Value)
-
-
-class _Reader:
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self.lines = lines
-        self.last = lines[-1] if lines else None
-        self.log = Log()
-        self.block: Block | None = None
-        self.spot = _known.start()
-
-    def read(self) -> Log:
-        prefix = self.prefixed
-        for line in self.lines:
-            text = line.text.removeprefix(prefix) if prefix else line.text
-            if (block := self.block) is not None and line is not self.last and (read := self.spot.next.get(text)):
-                self.spot, path, _, value, is_value, is_heading = read
-                if is_value:
-                    block.values.setdefault(path, _value((value, line)))
-                elif not is_heading:
-                    _inner(block, read, line)
-                continue
-            row = _row(text)
-            if row.indent:
-                if self.block is not None:
-                    if line is self.last:
-                        _refuse_cut(row, line)
-                    read = _known.after(self.spot, text, row)
-                    self.spot = read.spot
-                    _inner(self.block, read, line)
-            elif row.content:
-                if self.log.blocks and "NVSMI LOG=" in row.content:
-                    break  # the next one of `-l`
-                self._top(row.content, line)
-        if not self.log.blocks and not ("attached_gpus" in self.log.header and self._none_expected()):
-            raise no_output("nvidia-smi-q", self.lines, "'GPU <bus id>'")
-        return self.log
-
-    @property
-    def prefixed(self) -> str:
-        """Return what stands before every line: an indent, or the host that a parallel shell names."""
-        for line in self.lines:
-            if match := _HEADER_LINE.search(line.text[:_PREFIX_CHARS]):
-                return line.text[: match.start()]
-        return ""
-
-    def _none_expected(self) -> bool:
-        attached = self.log.header["attached_gpus"].text
-        return attached == "0" or (bool(self.log.lost) and attached == str(len(self.log.lost)))
-
-    def _top(self, content: str, line: Line) -> None:
-        if content.startswith("GPU ") and (match := _GPU.fullmatch(content)):
-            address = bus_id(match[1])
-            if address is None:
-                raise unreadable("nvidia-smi-q", line, "no PCI address")
-            self.block, self.spot = Block(address), _known.start()
-            self.log.blocks.append(self.block)
-        elif lost := lost_gpu(content):
-            self.log.lost.append(lost)
-        elif warned := warning(content):
-            self.log.warnings.append(warned)
-        else:
-            key, colon, value = content.partition(":")
-            name = _name(key)
-            if colon and name in _HEADER and not self.log.blocks:
-                self.log.header.setdefault(name, Value(value.strip(), line))
-
-
-def _inner(block: Block, read: _Read, line: Line) -> None:
-    path, colon, value = read.path, read.colon, _value((read.text, line))
-    if path.startswith("processes"):
-        _process(block, path, colon, value)
-    elif path.startswith("mig_device"):
-        _mig_device(block, path, colon, value)
+def _place(block: Block, path: str, colon: str, value: Value) -> None:
+    section, _, rest = path.partition("/")
+    if section == "processes":
+        if not rest and value.text == "None":
+            block.processes = []
+        elif not rest and colon:
+            block.values[path] = value
+        elif rest:
+            block.processes = block.processes or []
+            name = rest.rpartition("/")[2]
+            if not block.processes or name in block.processes[-1]:  # its first key begins the next process
+                block.processes.append({})
+            block.processes[-1][name] = value
+    elif section in ("mig_device", "mig_devices"):
+        block.mig_devices = block.mig_devices or []
+        if not rest and not colon:
+            block.mig_devices.append({})
+        elif rest and block.mig_devices:
+            block.mig_devices[-1].setdefault(rest, value)
     elif colon:
         block.values.setdefault(path, value)
         if path == "mig_mode/current" and block.mig_devices is None:
             block.mig_devices = []
 
 
-def _refuse_cut(row: _Row, line: Line) -> None:
-    if not row.colon and _name(row.key) not in _SECTIONS:
-        raise unreadable("nvidia-smi-q", line, "the line is cut")
-    if row.colon and not row.value:
-        raise unreadable("nvidia-smi-q", line, "the value is cut")
-
-
-def _process(block: Block, path: str, colon: str, value: Value) -> None:
-    if path == "processes":
-        if value.text == "None":
-            block.processes = []
-        elif colon:
-            block.values["processes"] = value
-        return
-    name = path.rpartition("/")[2]
-    if block.processes is None:
-        block.processes = []
-    _add(block.processes, name, value)
-
-
-def _mig_device(block: Block, path: str, colon: str, value: Value) -> None:
-    if block.mig_devices is None:
-        block.mig_devices = []
-    if path in ("mig_device", "mig_devices"):
-        if not colon:
-            block.mig_devices.append({})
-    elif block.mig_devices:
-        block.mig_devices[-1].setdefault(path.partition("/")[2], value)
-
-
-def _add(items: list[Values], name: str, value: Value) -> None:
-    # a key that stands there already begins the next one
-    if not items or name in items[-1]:
-        items.append({})
-    items[-1][name] = value
-
-
+@lru_cache(maxsize=4096)
 def _name(key: str) -> str:
     return _NOT_WORD.sub("_", key[:_PREFIX_CHARS].lower()).strip("_")
 
 
-# Knows the XML form of `nvidia-smi -q -x`: the same values under NVIDIA's element names.
-# Only the element itself is read, never the document type before it: what declares no entity cannot grow.
-
-_LISTS = {"mig_devices/mig_device", "processes/process_info"}
-_IGNORED = {"supported_clocks", "accounted_processes"}
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,8};)")
+_LISTS = {"processes": "process_info", "mig_devices": "mig_device"}
+_IGNORED = {"supported_clocks", "accounted_processes"}
 _MAX_DEPTH = 32
 
 
 def read_xml(lines: Sequence[Line]) -> Log:
-    """Return the document's values; one that ends between two elements is read as far as it goes."""
+    """Return the values of the XML form; one that ends between two elements is read as far as it goes.
+
+    Only the element itself is read, never the document type before it: what declares no entity cannot grow. A log line
+    between the elements and a process name that is not escaped are passed over.
+    """
     first = next(index for index, line in enumerate(lines) if "<nvidia_smi_log" in line.text)
     last = next((index for index, line in enumerate(lines) if "</nvidia_smi_log" in line.text), len(lines) - 1)
-    outside = [*lines[:first], *lines[last + 1 :]]
-    inside, prefix = lines[first : last + 1], lines[first].text.partition("<nvidia_smi_log")[0]
-    body = [line.text.removeprefix(prefix) if prefix else line.text for line in inside]
-    try:
-        reader = _XmlReader(inside).read("\n".join(body))
-    except ParseError:
-        # a log line between the elements, or a process whose name is not escaped, breaks the form
-        written = [text if text.lstrip().startswith("<") or text.strip() == "None" else "" for text in body]
-        if written == body and not any("&" in text for text in body):
-            raise
-        reader = _XmlReader(inside).read(_BARE_AMPERSAND.sub("&amp;", "\n".join(written)))
-        outside += [line for line, text in zip(inside, written, strict=True) if not text]
-    reader.log.lost = [lost for line in outside if (lost := lost_gpu(line.text))]
-    reader.log.warnings = [warned for line in outside if (warned := warning(line.text))]
-    return reader.log
+    prefix = lines[first].text.partition("<nvidia_smi_log")[0]
+    inside = [(line, line.text.removeprefix(prefix)) for line in lines[first : last + 1]]
+    kept = [text if text.lstrip().startswith("<") or text.strip() == "None" else "" for _, text in inside]
+    others = [*lines[:first], *(line for (line, _), text in zip(inside, kept, strict=True) if not text)]
+    others += lines[last + 1 :]
+    reader = _XmlReader([line for line, _ in inside])
+    reader.log.lost = [lost for line in others if (lost := lost_gpu(line.text))]
+    reader.log.warnings = [warned for line in others if (warned := warning(line.text))]
+    return reader.read(_BARE_AMPERSAND.sub("&amp;", "\n".join(kept)))
 
 
 class _XmlReader:
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
         self.log = Log()
-        self.block: Block | None = None
-        self.item: Values | None = None
         self.open: list[str] = []
         self.text: list[str] = []
-        self.leaf = False
+        self.is_leaf = False
         self.expat = ParserCreate("utf-8")
         self.expat.buffer_text = True
         self.expat.StartElementHandler = self._start
         self.expat.EndElementHandler = self._end
         self.expat.CharacterDataHandler = self.text.append
 
-    def read(self, text: str) -> _XmlReader:
+    def read(self, text: str) -> Log:
         try:
             self.expat.Parse(text.encode("utf-8", errors="replace"), True)
         except ExpatError as error:
-            cut = errors.messages[error.code] == errors.XML_ERROR_NO_ELEMENTS
-            if not cut or text.rpartition(">")[2].strip():
-                why = "the output is cut here" if cut else errors.messages[error.code]
-                raise unreadable("nvidia-smi-q", self._line(error.lineno), why) from error
-        return self
+            is_cut = errors.messages[error.code] == errors.XML_ERROR_NO_ELEMENTS
+            if not is_cut or text.rpartition(">")[2].strip():
+                why = "the output is cut here" if is_cut else errors.messages[error.code]
+                raise unreadable(TOOL, self._line(error.lineno), why) from error
+        return self.log
 
     def _line(self, number: int) -> Line:
         return self.lines[min(number, len(self.lines)) - 1]
@@ -329,46 +219,39 @@ class _XmlReader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.open.append(name)
         self.text.clear()
-        self.leaf = True
+        self.is_leaf = True
+        line = self._line(self.expat.CurrentLineNumber)
         if len(self.open) > _MAX_DEPTH:
-            raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "nested too deep")
+            raise unreadable(TOOL, line, "nested too deep")
         if self.open == ["nvidia_smi_log", "gpu"]:
-            address = bus_id(attributes.get("id", ""))
-            if address is None:
-                raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "no PCI address")
-            self.block = Block(address)
-            self.log.blocks.append(self.block)
-        elif self.block is not None and len(self.open) == 4 and "/".join(self.open[2:]) in _LISTS:
-            self.item = {}
-            self._list(self.block, self.open[2]).append(self.item)
+            self.log.blocks.append(Block(_address(attributes.get("id", ""), line)))
+        elif self.open[1:2] == ["gpu"] and len(self.open) == 4 and _LISTS.get(self.open[2]) == name:
+            self._list(self.open[2]).append({})
 
-    def _list(self, block: Block, section: str) -> list[Values]:
+    def _list(self, section: str) -> list[Values]:
+        """Return a list of the GPU that is open, which is there from now on."""
+        block = self.log.blocks[-1]
         if section == "processes":
-            block.processes = block.processes if block.processes is not None else []
+            block.processes = block.processes or []
             return block.processes
-        block.mig_devices = block.mig_devices if block.mig_devices is not None else []
+        block.mig_devices = block.mig_devices or []
         return block.mig_devices
 
     def _end(self, name: str) -> None:
-        path = self.open[2:]
-        if self.leaf:
-            value = Value("".join(self.text).strip(), self._line(self.expat.CurrentLineNumber))
-            self._value(path, value)
+        if self.is_leaf:
+            self._place(Value("".join(self.text).strip(), self._line(self.expat.CurrentLineNumber)))
         self.text.clear()
-        self.leaf = False
+        self.is_leaf = False
         self.open.pop()
-        if len(path) == 2 and "/".join(path) in _LISTS:
-            self.item = None
-        elif not path and name == "gpu":
-            self.block = None
 
-    def _value(self, path: list[str], value: Value) -> None:
-        if self.block is None:
-            if len(self.open) == 2:
-                self.log.header.setdefault(self.open[1], value)
-        elif self.item is not None:
-            self.item.setdefault("/".join(path[2:]), value)
-        elif path in (["processes"], ["mig_devices"]) and (not value.text or "None" in value.text.split("\n")):
-            self._list(self.block, path[0])
+    def _place(self, value: Value) -> None:
+        top, *path = self.open[1:] or [""]
+        if top != "gpu":
+            if not path:
+                self.log.header.setdefault(top, value)
+        elif path[1:] and _LISTS.get(path[0]) == path[1]:
+            self._list(path[0])[-1].setdefault("/".join(path[2:]), value)
+        elif len(path) == 1 and path[0] in _LISTS and (not value.text or "None" in value.text.split("\n")):
+            self._list(path[0])
         elif path and path[0] not in _IGNORED:
-            self.block.values.setdefault("/".join(path), value)
+            self.log.blocks[-1].values.setdefault("/".join(path), value)

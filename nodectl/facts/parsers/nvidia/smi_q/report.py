@@ -23,7 +23,7 @@ from nodectl.facts.parsers.nvidia.smi_q.fields import (
     places_of,
     sums,
 )
-from nodectl.facts.parsers.nvidia.smi_q.forms import Block, Log, Value, Values
+from nodectl.facts.parsers.nvidia.smi_q.forms import Block, Log, Value, Values, read_text, read_xml
 from nodectl.facts.parsers.nvidia.words import no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
@@ -31,9 +31,6 @@ TOOL = "nvidia-smi-q"
 _DEPRECATED = re.compile(r" \[Deprecated[^\]]*\]$")
 # words for 'this GPU has no such counter'; any other refusal leaves a sum unknown
 _ABSENT = re.compile(r"\[?(?:N/A|Not Supported)\]?", re.IGNORECASE)
-
-
-_NOTHING = Value("", Line(0, ""))
 
 
 class Refused(NamedTuple):
@@ -44,14 +41,10 @@ class Refused(NamedTuple):
 
 def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
     """Return the report; ParseError for a garbled value, or where nvidia-smi says why there is no report."""
+    lines = lines_of(text, TOOL)
     if "<nvidia_smi_log" in text:
-        from nodectl.facts.parsers.nvidia.smi_q.forms import read_xml
-
-        lines = lines_of(text, TOOL)
         return _report(read_xml(lines), lines)
-    from nodectl.facts.parsers.nvidia.smi_q.forms import read_text
-
-    lines = list(untagged(lines_of(text, TOOL)))
+    lines = list(untagged(lines))
     return _report(read_text(lines), lines)
 
 
@@ -98,19 +91,21 @@ def _is_cut(blocks: Sequence[Block]) -> bool:
 
 
 def _gpu(block: Block, last: bool) -> GpuStatus:
-    """All fields of one GPU."""
+    """Return all fields of one GPU."""
     unavailable: dict[str, str] = {}
-    values, plan = block.values, _plan(tuple(block.values))
-    named = _fields(plan.layout, values, unavailable)
-    for name, paths, section in plan.sums:
-        named[name] = _kept(_sum(values, paths, section), name, unavailable)
-    reasons = tuple((name, values[path]) for name, path in plan.reasons)
-    named["clock_event_reasons"], other = _reasons(reasons, unavailable)
+    values = block.values
+    named = _fields(GpuStatus, values, unavailable)
+    for name, groups in sums().items():
+        named[name] = _kept(_sum(values, groups), name, unavailable)
+    named["clock_event_reasons"], other = _reasons(values, unavailable)
     named["retired_pages_pending"] = _pending(values, unavailable)
     processes = block.processes
     if processes is None and (value := values.get("processes")) and refused(value.text):
         unavailable["processes"] = value.text
-    counters = {name: _plain(US, values[path]) for name, path in plan.counters}
+    printed = {
+        name: next((values[path] for path in places if path in values), None) for name, places in COUNTERS.items()
+    }
+    counters = {name: _plain(US, value) for name, value in printed.items()}
     return GpuStatus(
         bus_id=block.bus_id,
         **named,
@@ -122,70 +117,22 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
     )
 
 
-# the fields of which nothing is printed, and the others with where
-_Layout = tuple[dict[str, None], tuple[tuple[str, Kind, str, Place], ...]]
-
-
-class _Plan(NamedTuple):
-    """The paths of a GPU that are looked at; `reasons` and `counters` are (name, path)."""
-
-    layout: _Layout
-    sums: tuple[tuple[str, tuple[str, ...], str], ...]
-    reasons: tuple[tuple[str, str], ...]
-    counters: tuple[tuple[str, str], ...]
-
-
-@lru_cache(maxsize=64)
-def _plan(paths: tuple[str, ...]) -> _Plan:
-    """GPUs of one kind print the same paths."""
-    printed_paths = set(paths)
-    first = {name: next((path for path in places if path in printed_paths), None) for name, places in COUNTERS.items()}
-    counters = tuple((name, path) for name, path in first.items() if path is not None)
-    return _Plan(_layout(GpuStatus, paths), _summed(paths), _reason_paths(paths), counters)
-
-
-def _fields(layout: _Layout, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
-    """Return the class's fields that stand somewhere, by name."""
-    blank, printed = layout
-    read: dict[str, Any] = dict(blank)
-    for name, kind_of, path, place in printed:
-        text, line = values.get(path, _NOTHING)
-        if text:
-            read[name] = reading = _told(kind_of, text, line)
-            if reading.__class__ is not Refused:  # as most are
-                continue
-        value = _printed(values, place)
-        read[name] = None if value is None else _kept(_reading(place.kind, value), name, unavailable)
-    return read
-
-
-@lru_cache(maxsize=64)
-def _layout(kind: Any, paths: tuple[str, ...]) -> _Layout:
-    """Return the layout of the dataclass `kind` where these paths are printed."""
-    printed_paths, printed = set(paths), []
-    blank: dict[str, None] = {}
-    for name, place in places_of(kind).items():
-        if matching := [path for path in (*place.paths, *place.sections) if path in printed_paths]:
-            printed.append((name, place.kind, matching[0] if matching[0] in place.paths else "", place))
-        else:
-            blank[name] = None
-    return blank, tuple(printed)
+def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
+    """Return the fields of the dataclass `kind` that have a place, by name."""
+    return {
+        name: _kept(_reading(place.kind, _printed(values, place)), name, unavailable)
+        for name, place in places_of(kind).items()
+    }
 
 
 def _reading(kind: Kind, value: Value | None) -> Any:
     """Return what the field holds, a Refused, or None where nothing is printed."""
-    if value is None or value.text == "":
-        if value is not None and kind is not TEXT:
-            raise unreadable(TOOL, value.line, "the value is missing")
+    if value is None or (value.text == "" and kind is TEXT):
         return None
-    return _told(kind, value.text, value.line)
-
-
-def _told(kind: Kind, text: str, line: Line) -> Any:
     try:
-        return _understood(kind, text)
+        return _understood(kind, value.text)
     except ValueError as error:
-        raise unreadable(TOOL, line, str(error)) from None
+        raise unreadable(TOOL, value.line, str(error) if value.text else "the value is missing") from None
 
 
 @lru_cache(maxsize=4096)
@@ -207,78 +154,45 @@ def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
     return reading
 
 
-def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    """Each sum's name, its first set of paths that is printed at all, and its section."""
-    printed_paths, totals = set(paths), []
-    for name, groups in sums().items():
-        printed = ([path for path in group if path in printed_paths] for group in groups)
-        totals.append((name, tuple(next(filter(None, printed), ())), groups[0][0].split("/")[0]))
-    return tuple(totals)
-
-
-def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused | None:
-    """Return the sum of these paths; a part that this GPU does not count adds nothing."""
-    if not paths:
-        whole = values.get(section)
+def _sum(values: Values, groups: Sequence[Sequence[str]]) -> int | Refused | None:
+    """Return the sum over the first group that is printed; a part that this GPU does not count adds nothing."""
+    printed = ([values[path] for path in group if path in values] for group in groups)
+    readings = [_reading(COUNT, value) for value in next(filter(None, printed), ())]
+    if not readings:
+        whole = values.get(groups[0][0].split("/")[0])
         return Refused(whole.text) if whole is not None and refused(whole.text) else None
-    try:
-        return _total(tuple(values[path].text for path in paths))
-    except ValueError:
-        for path in paths:
-            _reading(COUNT, values[path])  # it is one of them, and names its line
-        raise
-
-
-@lru_cache(maxsize=1024)
-def _total(texts: tuple[str, ...]) -> int | Refused:
-    """Return the sum of these texts; ValueError where one is no count."""
-    if not all(texts):
-        raise ValueError("the value is missing")
-    parts = [_understood(COUNT, text) for text in texts]
-    unknown = [part for part in parts if isinstance(part, Refused)]
-    if unknown:
-        failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
-        if failed or len(unknown) == len(parts):
-            return Refused((failed or unknown)[0].text)
-        parts = [part for part in parts if not isinstance(part, Refused)]
-    total: int = sum(parts)
+    words = [reading for reading in readings if isinstance(reading, Refused)]
+    failed = [word for word in words if not _ABSENT.fullmatch(word.text)]
+    if failed or len(words) == len(readings):
+        return (failed or words)[0]
+    total: int = sum(reading for reading in readings if not isinstance(reading, Refused))
     return total
 
 
-def _reason_paths(paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(name, path) of the reasons for a lower clock."""
-    reasons = []
-    for path in paths:
-        section, _, rest = path.partition("/")
-        if section in ("clocks_event_reasons", "clocks_throttle_reasons"):
-            name = rest.rpartition("/")[2]
-            reasons.append((name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_"), path))
-    return tuple(reasons)
-
-
-def _reasons(
-    printed: Sequence[tuple[str, Value]], unavailable: dict[str, str]
-) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """Return the active reasons for a lower clock, and those of which only NVIDIA's name is known."""
     active: list[str] = []
     other: list[str] = []
-    refusals: dict[str, Refused] = {}
-    read = False
-    for name, value in printed:
-        active_now = _reading(FLAG, value) if value.text else None
-        if isinstance(active_now, Refused):
-            refusals[REASONS.get(name, name)] = active_now
+    refusals: dict[str, str] = {}
+    is_read = False
+    for path, value in values.items():
+        if path.partition("/")[0] not in ("clocks_event_reasons", "clocks_throttle_reasons"):
             continue
-        read = True
-        if active_now and name in REASONS:
-            active.append(REASONS[name])
-        elif active_now:
-            other.append(name)
-    if not read and refusals:
-        unavailable["clock_event_reasons"] = next(iter(refusals.values())).text
-    elif read:
-        unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in refusals.items()})
+        name = re.sub("^clocks_(?:event|throttle)_reason_", "", path.rpartition("/")[2])
+        is_active = _reading(FLAG, value) if value.text else None
+        if isinstance(is_active, Refused):
+            refusals[REASONS.get(name, name)] = is_active.text
+            continue
+        is_read = True
+        if is_active:
+            (active if name in REASONS else other).append(REASONS.get(name, name))
+    if not is_read:
+        if refusals:
+            unavailable["clock_event_reasons"] = next(iter(refusals.values()))
+        return None, ()
+    unavailable.update({f"clock_event_reasons.{name}": word for name, word in refusals.items()})
     order = list(dict.fromkeys(REASONS.values()))
-    return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
+    return tuple(sorted(set(active), key=order.index)), tuple(other)
 
 
 def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
@@ -295,15 +209,14 @@ def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
 
 def _mig_device(values: Values) -> MigDevice:
     unavailable: dict[str, str] = {}
-    layout = _layout(MigDevice, tuple(values))
-    return MigDevice(**_fields(layout, values, unavailable), unavailable=unavailable)
+    return MigDevice(**_fields(MigDevice, values, unavailable), unavailable=unavailable)
 
 
 def _processes(listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
     processes = []
     for values in listed:
         unavailable: dict[str, str] = {}
-        named = _fields(_layout(GpuProcess, tuple(values)), values, unavailable)
+        named = _fields(GpuProcess, values, unavailable)
         if named["pid"] is None:
             if last and values is listed[-1] and not {"type", "name", "process_name"} & set(values):
                 continue  # the output is cut before its identity
