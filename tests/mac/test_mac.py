@@ -85,13 +85,13 @@ def test_every_module_is_imported_and_every_command_has_its_help(mac: Run) -> No
     [
         ("exec -- echo from-the-host", {0}, "from-the-host"),
         ("health --output json", {1, 3}, '"findings"'),
-        ("record recorded", {0, 3}, ""),
+        pytest.param("record recorded", {0, 3}, "", marks=pytest.mark.slow),
         ("doctor", {0, 1, 3}, "1 host"),
         ("probe gemm --output json", {0, 3}, '"measurements"'),
         ("launch --dry-run --engine command --chdir /tmp -- true", {0, 1, 3}, "web1"),
-        ("jobs list", {0, 3}, ""),
+        pytest.param("jobs list", {0, 3}, "", marks=pytest.mark.slow),
         ("--replay h100-8 topology", {0, 3}, "GPU0"),
-        ("--replay h100-8 report -o page.html", {0, 1, 3}, ""),
+        pytest.param("--replay h100-8 report -o page.html", {0, 1, 3}, "", marks=pytest.mark.slow),
         pytest.param(
             "provision --check --tags limits --output json -e nodectl_stack=none -e ansible_python_interpreter="
             "/usr/bin/python3",

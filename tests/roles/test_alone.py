@@ -39,6 +39,7 @@ def without_nodectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli_env: di
     monkeypatch.setitem(cli_env, "ANSIBLE_STRATEGY", "linear")
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_the_driver_of_nvidias_installer_is_not_installed_over(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]
@@ -62,6 +63,7 @@ def test_the_driver_role_knows_its_packages_without_the_python_package_nodectl(
         assert refusal in done.text and done.changed == 0, done.text
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_a_repository_of_another_distribution_is_refused_before_its_key_is_fetched(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]

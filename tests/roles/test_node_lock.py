@@ -147,6 +147,7 @@ host_lock.take(path, {"token": "one", "renewed": 1, "connection": [int(sys.argv[
     assert freed(folder, monkeypatch, 20)
 
 
+@pytest.mark.slow
 def test_a_play_that_has_ended_is_relieved_by_the_next_and_by_nodectl(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

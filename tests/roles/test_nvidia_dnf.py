@@ -284,6 +284,7 @@ def test_headers_come_for_the_kernel_that_is_meant(host: Host) -> None:
     assert answer["failed"] and "no repository of this host has kernel-devel-5.14.0-1.el9.x86_64" in answer["msg"]
 
 
+@pytest.mark.slow
 def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) -> None:
     """Also where dnf has never read NVIDIA's repository."""
     wanted: list[dict[str, Any]] = [
@@ -354,6 +355,7 @@ def test_a_source_of_the_same_repository_and_key_is_adopted_and_another_refused(
     assert refused["failed"] and "beside" in refused["msg"], refused
 
 
+@pytest.mark.slow
 def test_a_package_that_another_key_signed_is_not_installed(host: Host, tmp_path: Path) -> None:
     host.provisioned()
     host.path(KEY_FILE).write_text("")
@@ -370,6 +372,7 @@ def test_a_repository_that_does_not_answer_is_the_reason_and_not_what_it_lacks(h
     assert "'gone'" in answer["msg"], answer
 
 
+@pytest.mark.slow
 def test_a_database_that_rpm_cannot_read_is_no_empty_host(host: Host) -> None:
     host.provisioned()
     host.packages([{"names": ["make"]}])

@@ -345,6 +345,7 @@ def test_a_version_that_is_nowhere_is_refused_before_anything_changes(host: Host
     assert host.files() == before
 
 
+@pytest.mark.slow
 def test_fabric_manager_is_asked_for_in_the_version_of_the_driver_that_will_come(
     host: Host, filters: ModuleType
 ) -> None:
@@ -373,6 +374,7 @@ def node_of(kernel: str, system: str = "ubuntu-24.04") -> dict[str, Any]:
     return {"os": {"key": system}, "kernel": kernel, "boot": {**NEXT_BOOT, "kernel": kernel}, "driver": driver}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["ubuntu2404"], indirect=True)
 def test_solved_not_installed_precompiled_modules_come_with_their_distributions_driver(
     host: Host, filters: ModuleType

@@ -121,6 +121,7 @@ def test_without_mitogen_it_is_linear_and_says_so_once(play: Play, tmp_path: Pat
     assert forced.returncode != 0 and "NODECTL_STRATEGY is mitogen: No module named" in forced.stdout + forced.stderr
 
 
+@pytest.mark.slow
 def test_a_host_with_a_become_method_of_its_own_makes_the_play_linear(play: Play) -> None:
     done = play("auto", _local({"command": "true"}), "-i", "here,", "-e", "ansible_become_method=runas")
     assert done.returncode == 0, done.stdout + done.stderr
