@@ -105,8 +105,7 @@ def _ask(client: SshClient, server: Server) -> Survey:
         if key is not None:
             wire = key.asbytes()
             standing = trusted.standing(target.key_name, target.port, wire)
-            is_refused = bool(target.rules.why_not_host_key(key))
-            keys.append(OfferedKey(kind, wire, Standing.REVOKED if is_refused else standing))
+            keys.append(OfferedKey(kind, wire, standing))
     if any(key.standing is Standing.KNOWN for key in keys):
         kinds = {entry.kind for entry in trusted.entries(target.key_name, target.port)}
         other = [key for key in keys if key.kind not in kinds and key.standing is not Standing.REVOKED]

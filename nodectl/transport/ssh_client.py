@@ -68,10 +68,8 @@ class SshClient:
     def offered_key(self, target: Target, algorithms: tuple[str, ...]) -> paramiko.PKey | None:
         """Return the host key that the target offers for `algorithms`, unchecked (its jump hosts are checked).
 
-        None if it has no such key, or HostKeyAlgorithms forbids all of them.
+        None if it has no such key.
         """
-        if target.rules.host_keys is not None and not set(algorithms) & set(target.rules.host_keys):
-            return None
         deadline = monotonic() + CONNECT_S
         with _explained(target):
             try:
@@ -120,7 +118,7 @@ class SshClient:
             if _accepted(transport, partial(transport.auth_publickey, target.user, key), deadline):
                 return
             refused.append(source)
-        if password is not None and "password" in target.rules.methods:
+        if password is not None and "password" in target.methods:
             if _accepted(transport, partial(transport.auth_password, target.user, password), deadline):
                 return
             refused.append("password")
@@ -165,9 +163,9 @@ def open_socket(target: Target, deadline: float) -> socket.socket:
     """Open a TCP connection to the target, or start its ProxyCommand."""
     if target.proxy_command is not None:
         return _proxied(target.proxy_command)
-    bind = target.rules.bind_address
+    bind = target.bind_address
     try:
-        address = _address(target.address, target.port, target.rules.family)
+        address = _address(target.address, target.port, target.family)
         sock = socket.create_connection(address, timeout=_left(deadline), source_address=(bind, 0) if bind else None)
     except UnicodeError:  # an empty label, or one of more than 63 characters
         raise OSError(f"{target.address!r} is no host name") from None
@@ -193,7 +191,7 @@ def handshake(
     left_s = _left(deadline)
     transport.banner_timeout = transport.handshake_timeout = left_s + 1  # start_client's own tells what it was
     try:
-        target.rules.hold(transport, algorithms)
+        transport.get_security_options().key_types = algorithms
         transport.start_client(timeout=left_s)
         if not transport.initial_kex_done:
             raise TimeoutError("the SSH handshake did not end in time")
@@ -211,8 +209,6 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
     shown = f"{key.get_name()} {fingerprint(wire)}"
     match standing:
         case Standing.KNOWN:
-            if why := target.rules.why_not_host_key(key):
-                raise UnreachableError(f"{target.label}: host key {shown} {why}", "do not connect, or correct the rule")
             return
         case Standing.UNKNOWN:
             raise UnreachableError(f"{target.label}: unknown host key {shown}", _ACCEPT)
@@ -332,11 +328,8 @@ class _Credentials:
 
     def offered(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
         """Return (source, key) pairs, the target's own files first, then the agent's keys."""
-        return ((source, key) for source, key in self._held(target) if target.rules.takes_login_key(key))
-
-    def _held(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
         named: set[bytes] = set()
-        if "publickey" not in target.rules.methods:
+        if "publickey" not in target.methods:
             return
         for path in target.identity_files:
             loaded = self._from_file(path)

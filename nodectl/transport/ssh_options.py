@@ -20,13 +20,17 @@ _FLAGS = {"-J": "proxyjump", "-i": "identityfile", "-p": "port", "-l": "user", "
 _FIELDS = {
     "proxyjump", "proxycommand", "identityfile", "userknownhostsfile", "user", "port", "identitiesonly", "hostkeyalias",
 }  # fmt: skip
-# obeyed too, with the value that `ssh -G` makes of it: lists with + - ^ and patterns are OpenSSH's to read
+# obeyed too, with the value that `ssh -G` makes of it
 RULES = frozenset({
-    "addressfamily", "bindaddress", "ciphers", "globalknownhostsfile", "hostkeyalgorithms", "hostname",
-    "identityagent", "kexalgorithms", "macs", "passwordauthentication", "preferredauthentications",
-    "pubkeyacceptedalgorithms", "pubkeyacceptedkeytypes", "pubkeyauthentication", "requiredrsasize", "revokedhostkeys",
+    "addressfamily", "bindaddress", "globalknownhostsfile", "hostname", "identityagent", "passwordauthentication",
+    "preferredauthentications", "pubkeyauthentication",
 })  # fmt: skip
 OBEYED = RULES | _FIELDS
+# paramiko has its own: a system's lists are passed over, those of an inventory or of the operator's file are refused
+ALGORITHMS = frozenset({
+    "ciphers", "hostkeyalgorithms", "kexalgorithms", "macs", "pubkeyacceptedalgorithms", "pubkeyacceptedkeytypes",
+    "requiredrsasize",
+})  # fmt: skip
 # they let a key pass that known_hosts has not; here are the values that do not
 CHECKING: Mapping[str, frozenset[str]] = {
     "stricthostkeychecking": frozenset({"yes", "true", "ask"}),
@@ -56,7 +60,7 @@ CLIENTS_OWN = frozenset({
 _CLIENTS_FLAGS = re.compile("-[AaCKkqTtvXxY]+")  # of the same kind; letters without a value may stand together
 _REMEDY = (
     "nodectl knows -J -i -p -l -F and -o ProxyJump, ProxyCommand, IdentityFile, IdentitiesOnly, UserKnownHostsFile, "
-    "HostKeyAlias, User, Port, and what docs/transport.md lists for safety"
+    "HostKeyAlias, User, Port, and what docs/transport.md lists beside them"
 )
 ACCEPT_REMEDY = "take it out; `nodectl hostkeys accept` shows the fingerprints and stores the keys"
 _SEPARATOR = re.compile(r"\s*[\s=]\s*")  # a name ends at a blank or at =, whichever is first
@@ -186,7 +190,7 @@ def _pairs(arguments: Sequence[str], variable: str) -> Iterator[tuple[str, str]]
                 f"{variable}: the word {word!r} belongs to no option", "quote a value that has a blank in it"
             )
         if flag not in {*_FLAGS, "-o"}:
-            raise InventoryError(f"{variable}: nodectl does not know the option {word}", _REMEDY)
+            raise InventoryError(f"{variable}: nodectl does not obey the option {word}", _REMEDY)
         if not value:
             if not left:
                 raise InventoryError(f"{variable}: {word} needs a value", _REMEDY)
@@ -198,7 +202,7 @@ def _option(text: str, variable: str) -> tuple[str, str]:
     name, value = (*_SEPARATOR.split(text.strip(), maxsplit=1), "")[:2]
     key = name.lower()
     if key not in OBEYED | CLIENTS_OWN | CHECKING.keys():
-        raise InventoryError(f"{variable}: nodectl does not know the option {name or text}", _REMEDY)
+        raise InventoryError(f"{variable}: nodectl does not obey the option {name or text}", _REMEDY)
     if not value:
         raise InventoryError(f"{variable}: -o {text} needs a value", _REMEDY)
     refuse_loose({key: [value]}, f"{variable}: -o {text}")

@@ -1,149 +1,32 @@
 """A host's SSH server, and what it is held to: the inventory's options and ssh_config put together.
 
-Nothing of it is dropped: an algorithm list of which nodectl knows no member, or a list of revoked keys that cannot be
-read, ends the connection before anything is proved to the host.
+An option of the operator's that nodectl does not obey is refused by its name: nothing of it is dropped.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import pwd
 import re
 import shlex
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodectl.common.process import login
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
-from nodectl.transport.ssh_options import CHECKING, CLIENTS_OWN, OBEYED, SshOptions, options_of, refuse_loose
-
-if TYPE_CHECKING:
-    import paramiko
-
-_KRL = b"SSHKRL\n\0"  # OpenSSH's binary form of a list of revoked keys, which ssh-keygen reads
-_KEYGEN_S = 10.0
-_METHODS = ("publickey", "password")
-# the names of an RSA key's signatures that are not SHA-1's
-_RSA = ("rsa-sha2-512", "rsa-sha2-256")
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Names of algorithms that may be used, by OpenSSH's preference; None where nobody has asked what it takes.
-
-    `methods`: the ways to log in that are not switched off; `least_rsa_bits`: of a host's and of a login's RSA key;
-    `revoked`: the file of host keys that are not to be trusted.
-    """
-
-    ciphers: tuple[str, ...] | None = None
-    macs: tuple[str, ...] | None = None
-    kex: tuple[str, ...] | None = None
-    host_keys: tuple[str, ...] | None = None
-    login_keys: tuple[str, ...] | None = None
-    methods: tuple[str, ...] = _METHODS
-    least_rsa_bits: int = 0
-    revoked: Path | None = None
-    family: str = "any"
-    bind_address: str | None = None
-
-    def hold(self, transport: paramiko.Transport, host_keys: Sequence[str]) -> None:
-        """Have `transport` offer nothing else; `host_keys` are the algorithms of host keys that it would ask for."""
-        options = transport.get_security_options()
-        wanted = None if self.host_keys is None else [name for name in host_keys if name in self.host_keys]
-        options.key_types = _common("HostKeyAlgorithms", wanted, host_keys)
-        options.ciphers = _common("Ciphers", self.ciphers, options.ciphers)
-        options.digests = _common("MACs", self.macs, options.digests)
-        options.kex = _common("KexAlgorithms", self.kex, options.kex)
-        if self.login_keys is not None:
-            refused = [name for name in transport.preferred_pubkeys if name not in self.login_keys]
-            transport.disabled_algorithms = {"pubkeys": refused}
-
-    def why_not_host_key(self, key: paramiko.PKey) -> str:
-        """Return why the host's key is not to be trusted although known_hosts has it; "" where it is."""
-        if key.get_name() == "ssh-rsa" and key.get_bits() < self.least_rsa_bits:
-            return f"has {key.get_bits()} bits, and RequiredRSASize is {self.least_rsa_bits}"
-        return "" if self.revoked is None else _why_revoked(self.revoked, key)
-
-    def takes_login_key(self, key: paramiko.PKey) -> bool:
-        """Return whether the key may be offered to the host."""
-        held = getattr(key, "inner_key", None) or key  # of an agent
-        if held.get_name() == "ssh-rsa" and held.get_bits() < self.least_rsa_bits:
-            return False
-        certificate = getattr(key, "public_blob", None)
-        name = str(certificate.key_type) if certificate else key.get_name()
-        rest = name.removeprefix("ssh-rsa")
-        names = [name] if rest == name else [f"{rsa}{rest}" for rsa in _RSA]
-        return self.login_keys is None or any(one in self.login_keys for one in names)
-
-
-def rules_of(settings: Mapping[str, Sequence[str]], path: Callable[[str], Path]) -> Rules:
-    """Return the rules in `settings`, OpenSSH's lower-case keyword → values; `path` makes a path of a file's name."""
-
-    def listed(keyword: str) -> tuple[str, ...] | None:
-        return tuple(settings[keyword][0].split(",")) if settings.get(keyword) else None
-
-    def first(keyword: str, otherwise: str) -> str:
-        return next(iter(settings.get(keyword, ())), otherwise)
-
-    preferred = listed("preferredauthentications") or _METHODS
-    switches = {"publickey": "pubkeyauthentication", "password": "passwordauthentication"}
-    on = [way for way, keyword in switches.items() if first(keyword, "yes").lower() not in ("no", "false")]
-    revoked, bind = first("revokedhostkeys", "none"), first("bindaddress", "none")
-    return Rules(
-        ciphers=listed("ciphers"),
-        macs=listed("macs"),
-        kex=listed("kexalgorithms"),
-        host_keys=listed("hostkeyalgorithms"),
-        login_keys=listed("pubkeyacceptedalgorithms") or listed("pubkeyacceptedkeytypes"),
-        methods=tuple(way for way in on if way in preferred),
-        least_rsa_bits=int(first("requiredrsasize", "0")),
-        revoked=None if revoked.lower() == "none" else path(revoked),
-        family=first("addressfamily", "any"),
-        bind_address=None if bind.lower() == "none" else bind,
-    )
-
-
-def _common(option: str, wanted: Sequence[str] | None, supported: Sequence[str]) -> tuple[str, ...]:
-    """Return the supported ones of `wanted`, all where nothing is wanted; UnreachableError where there are none."""
-    common = tuple(supported if wanted is None else [name for name in wanted if name in supported])
-    if not common:
-        raise UnreachableError(
-            f"{option} allows none of what nodectl has: {','.join(supported)}", f"allow one of those in {option}"
-        )
-    return common
-
-
-def _why_revoked(file: Path, key: paramiko.PKey) -> str:
-    """Return it as in OpenSSH, a list that cannot be read revokes every key."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        return f"may be revoked: RevokedHostKeys {file} cannot be read: {error.strerror or error}"
-    if content.startswith(_KRL):
-        is_revoked = not _keygen_takes(file, key)
-    else:
-        encoded = base64.b64encode(key.asbytes())
-        is_revoked = any(encoded in line.split() for line in content.splitlines() if not line.startswith(b"#"))
-    return f"is revoked by {file}" if is_revoked else ""
-
-
-def _keygen_takes(krl: Path, key: paramiko.PKey) -> bool:
-    with tempfile.NamedTemporaryFile("w", suffix=".pub") as public:
-        public.write(f"{key.get_name()} {key.get_base64()}\n")
-        public.flush()
-        try:
-            argv = ["ssh-keygen", "-Q", "-f", str(krl), public.name]
-            return subprocess.run(argv, capture_output=True, timeout=_KEYGEN_S, check=False).returncode == 0
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-
+from nodectl.transport.ssh_options import (
+    ALGORITHMS,
+    CHECKING,
+    CLIENTS_OWN,
+    OBEYED,
+    SshOptions,
+    options_of,
+    refuse_loose,
+)
 
 _SSH_PORT = 22
 _DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -165,7 +48,10 @@ _SSH_G_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One SSH server; `jump` is the server through which it is reached."""
+    """One SSH server; `jump` is the server through which it is reached.
+
+    `methods` are the ways to log in that are not switched off, `family` is AddressFamily.
+    """
 
     address: str
     port: int
@@ -176,7 +62,9 @@ class Target:
     # a socket; None: that of SSH_AUTH_SOCK; empty: none is asked
     identity_agent: str | None
     known_hosts_files: tuple[Path, ...]
-    rules: Rules
+    methods: tuple[str, ...]
+    family: str = "any"
+    bind_address: str | None = None
     proxy_command: str | None = None
     jump: Target | None = None
 
@@ -225,10 +113,19 @@ def _target(address: str, options: SshOptions, trusted: tuple[Path, ...], depth:
         identities_only=_first(settings, "identitiesonly") == "yes",
         identity_agent=_agent(next(iter(settings.get("identityagent", [])), "SSH_AUTH_SOCK")),
         known_hosts_files=known_hosts,
-        rules=rules_of(settings, _path),
+        methods=_methods(settings),
+        family=_first(settings, "addressfamily") or "any",
+        bind_address=_first(settings, "bindaddress"),
         proxy_command=None if command is None else _expand(command, address, hostname, port, user),
         jump=None if proxy_jump is None else _jump(proxy_jump, options, identities, known_hosts, depth),
     )
+
+
+def _methods(settings: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    switches = {"publickey": "pubkeyauthentication", "password": "passwordauthentication"}
+    preferred = settings.get("preferredauthentications", [",".join(switches)])[0].split(",")
+    on = [way for way, keyword in switches.items() if settings.get(keyword, ["yes"])[0].lower() not in ("no", "false")]
+    return tuple(way for way in on if way in preferred)
 
 
 def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
@@ -325,7 +222,8 @@ def config_matters() -> bool:
 
     Only then is `ssh -G` worth a process a host.
     """
-    return any(not _keywords(path) <= _HARMLESS for path in (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG))
+    own = _keywords(Path.home() / ".ssh" / "config")
+    return not own <= _HARMLESS or not _keywords(_GLOBAL_CONFIG) <= _HARMLESS | ALGORITHMS
 
 
 def config_names(keyword: str) -> bool:
@@ -376,9 +274,9 @@ def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) ->
     settings = _printed([*(["-F", config_file] if config_file else _home_config()), *arguments], address)
     if config_file:
         refuse_loose(settings, f"{config_file}, for {address}")
-    unset = _unset()
     for keyword in settings.keys() - OBEYED - _HARMLESS:
-        if settings[keyword] != unset.get(keyword):
+        files = ("none", str(_GLOBAL_CONFIG)) if keyword in ALGORITHMS and _GLOBAL_CONFIG.exists() else ("none",)
+        if settings[keyword] not in [_unset(file).get(keyword) for file in files]:
             raise InventoryError(
                 f"{config_file or 'ssh_config'}, for {address}: nodectl does not obey {keyword} "
                 f"({', '.join(settings[keyword])}), which would change how the host is reached",
@@ -387,10 +285,10 @@ def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) ->
     return settings
 
 
-@lru_cache(maxsize=1)
-def _unset() -> dict[str, list[str]]:
-    """Return what OpenSSH takes where no file says anything."""
-    return _printed(["-F", "none"], "localhost")
+@lru_cache(maxsize=2)
+def _unset(file: str = "none") -> dict[str, list[str]]:
+    """Return what OpenSSH takes if the operator's file says nothing, or no file does."""
+    return _printed(["-F", file], "localhost")
 
 
 def _printed(arguments: Sequence[str], address: str) -> dict[str, list[str]]:

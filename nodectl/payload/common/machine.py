@@ -198,7 +198,10 @@ def _gpus() -> str:
     driver, asked, is_told = version[0] if version else "", "", True
     if not names:
         rows, asked, is_told = _asked()
-        names, driver = ["lost GPU" if LOST in row[1] else row[1] for row in rows], driver or (rows[0][5] if rows else "")
+        names, driver = (
+            ["lost GPU" if LOST in row[1] else row[1] for row in rows],
+            driver or (rows[0][5] if rows else ""),
+        )
     if names:
         short = [re.sub(r"NVIDIA (GeForce )?", "", name) for name in names]
         counts = ["%d x %s" % (short.count(name), name) for name in dict.fromkeys(short)]
