@@ -122,7 +122,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     options, amount = fit(PROBE, options, len(rounds), cost_s)
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
     library = "NCCL" if has_gpus else "gloo on CPUs, since NCCL needs GPUs"
-    note(f"nccl: {library}; engine {fleet.engine}, {how}, {cost} {_or_more(options)}{given_up(options)}")
+    note(f"nccl: {library}; measured by {fleet.engine}, {how}, {cost} {_or_more(options)}{given_up(options)}")
     run = replace(run, options=options)
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
