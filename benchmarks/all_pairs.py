@@ -3,7 +3,7 @@
 The goal: in all at most 1.15 times (rounds x one pair's time). One pair's time is read inside a nodectl that runs: it
 stands in the conditions of each measurement (`wall_s`), here of a pair that is measured alone. Total is the wall time
 of the whole command, its start, the hosts' locks and the first copy of the programs included. Needs root. The last
-line is one JSON object; exit status 1 where the goal is missed.
+line is one JSON object; exit status 1 if the goal is missed.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Lab:
         return ["ssh", "-F", self.ssh_config, host, command]
 
     def ssh(self, host: str, command: str, stdin: bytes = b"") -> str:
-        """Return what a shell command there printed; the benchmark ends where it fails."""
+        """Return what a shell command there printed; the benchmark ends if it fails."""
         done = subprocess.run(self.argv(host, command), input=stdin, capture_output=True, check=False)
         if done.returncode:
             sys.exit(f"{host}: {command}: ended with {done.returncode}\n{done.stderr.decode(errors='replace')}")
@@ -132,7 +132,7 @@ def lab(
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Return what a command takes, its children included; the benchmark ends where it fails."""
+    """Return what a command takes, its children included; the benchmark ends if it fails."""
     started = time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/")
     _, status, usage = os.wait4(process.pid, 0)
@@ -146,7 +146,7 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
 def watched(
     command: Sequence[str], environment: Mapping[str, str], *, output: int | IO[bytes] | None = subprocess.DEVNULL
 ) -> Watched:
-    """Return what a command that looks takes and holds; the benchmark ends where it fails."""
+    """Return what a command that looks takes and holds; the benchmark ends if it fails."""
     started, held = time.monotonic(), [(0.0, 0, 0)]
     errors = subprocess.DEVNULL if output is not None else None
     process = subprocess.Popen(

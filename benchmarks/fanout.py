@@ -88,7 +88,7 @@ def program(name: str) -> str:
 
 
 def _present(skip_missing: bool) -> list[str]:
-    """Return the rivals that are installed; ends with 2 and the names of the packages where one is not."""
+    """Return the rivals that are installed; ends with 2 and the names of the packages if one is not."""
     from importlib.metadata import PackageNotFoundError, version
 
     missing: dict[str, str] = {}

@@ -247,7 +247,7 @@ def _events(name: str, kind: str, options: argparse.Namespace, *args: str) -> li
 
 
 def _said(module: str, *words: str) -> list[dict[str, Any]]:
-    """All events of a program of the payload; RuntimeError with its words where it fails."""
+    """All events of a program of the payload; RuntimeError with its words if it fails."""
     done = subprocess.run(
         [sys.executable, str(_RUN), module, *words],
         capture_output=True,

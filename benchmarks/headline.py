@@ -248,7 +248,7 @@ def _text(gain: Mapping[str, Any]) -> str:
 
 
 def _gain(ratios: Sequence[float]) -> dict[str, Any]:
-    """Return the geometric mean over the seeds, and its 95 % interval where there is more than one."""
+    """Return the geometric mean over the seeds, and its 95 % interval if there is more than one."""
     gains = [math.log(ratio) for ratio in ratios]
     ends = [round(math.exp(end), 3) for end in interval(gains)] if len(gains) > 1 else None
     return {"times": round(math.exp(fmean(gains)), 3), "interval": ends}

@@ -6,7 +6,7 @@ of perftest's, no kind of a failure and no bus bandwidth that differs.
 
 What is measured is measured in turn, and hosts get real-time priority, so that other work on the machine disturbs probe
 and rival alike, and little. Needs root and cc. The last line is one JSON object: `ratios` are the probe's figures over
-the others', of several the one that is furthest from 1. Exit status 1 where a goal is missed.
+the others', of several the one that is furthest from 1. Exit status 1 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _streams(entry: Entry) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Simulated:
-    """One host; `kind` is empty where it answers."""
+    """One host; `kind` is empty if it answers."""
 
     name: str
     address: str

@@ -2,7 +2,7 @@
 
 Each side is a process of the lab's Python with torch; they take turns, a few steps each, and a ratio is the median over
 the rounds of seconds a step, ours over the article's (less is better). The shapes are the articles', with fewer layers
-and smaller batches (training_sides.py). The last line is one JSON object; exit status 1 where a goal is missed.
+and smaller batches (training_sides.py). The last line is one JSON object; exit status 1 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _ENOUGH_GB_S = 1.0
 
 
 def collectives(folder: Path) -> dict[str, Any]:
-    """How many values were computed anew, from size, time and ranks, and those that differ by more than rounding."""
+    """How many values were computed again, from size, time and ranks, and those that differ by more than rounding."""
     count, wrong, left_out, files = 0, [], [], 0
     for path in sorted(folder.glob("nccl-tests-*.txt")):
         try:
@@ -64,7 +64,7 @@ def _sides(found: NcclTests) -> Iterator[tuple[int, NcclTestsSide]]:
 
 
 def _ranks(found: NcclTests, collective: str) -> int | None:
-    """Return the ranks as listed; where the list is missing or cut, as the fastest row's two figures tell."""
+    """Return the ranks as listed; if the list is missing or cut, as the fastest row's two figures tell."""
     if len(found.ranks) > 1:
         return len(found.ranks)
     fastest = _fastest(found)
@@ -93,7 +93,7 @@ def _half_digit(value: float, *, is_time: bool = False) -> float:
 
 
 def ranks_of(collective: str, algbw_gb_s: float, busbw_gb_s: float) -> int | None:
-    """Return the number of ranks of a published row; None where the factor does not depend on it."""
+    """Return the number of ranks of a published row; None if the factor does not depend on it."""
     ratio = busbw_gb_s / algbw_gb_s
     factor = BUS_FACTORS[named(collective)]
     whole = factor(1 << 30)

@@ -29,7 +29,7 @@ _BATCH = 4
 
 
 class Row(NamedTuple):
-    """A line of the table; `loop` is None where nothing was measured beside it."""
+    """A line of the table; `loop` is None if nothing was measured beside it."""
 
     name: str
     value: float
@@ -119,7 +119,7 @@ def training(device: str, gpus: int, memory_bytes: int) -> Iterable[Row]:
 
 
 def _run(gpus: int, program: Path, words: Sequence[str]) -> dict[str, Any]:
-    """Return the summary that ends a training; RuntimeError where it fails."""
+    """Return the summary that ends a training; RuntimeError if it fails."""
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(gpus), "--master-addr", "127.0.0.1"]
     many = [*launcher, "--master-port", str(_free_port())] if gpus > 1 else []
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is published, made anew in a folder: wheel, sdist, the collection's tarball, what is in it (SBOM), digests.
+"""What is published, made again in a folder: wheel, sdist, the collection's tarball, what is in it (SBOM), digests.
 
 usage: scripts/dist.py [--out dist] [collection]      collection: it alone, with the version of the installed nodectl
 """

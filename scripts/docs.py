@@ -69,7 +69,7 @@ PAGES: dict[str, Callable[[], Tables]] = {
 
 
 def filled(text: str, tables: Tables, page: str) -> str:
-    """Return the page with its tables as the declarations have them; ends with 1 where a table has no place in it."""
+    """Return the page with its tables as the declarations have them; ends with 1 if a table has no place in it."""
     for name, (heading, *rows) in tables.items():
         lines = [f"| {' | '.join(cells)} |" for cells in (heading, *rows)]
         lines.insert(1, "|" + "---|" * len(heading))
@@ -82,7 +82,7 @@ def filled(text: str, tables: Tables, page: str) -> str:
 
 
 def main() -> None:
-    """Write the tables; with --check end with 1 where a page does not say what the declarations say."""
+    """Write the tables; with --check end with 1 if a page does not say what the declarations say."""
     stale = []
     for name, tables in PAGES.items():
         page = DOCS / name

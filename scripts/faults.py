@@ -2,7 +2,7 @@
 
 usage: scripts/faults.py [--hosts N] [--recording NAME] [--at-once N] [--write-docs] [KIND ...]
 
-The last line is JSON: {"name": "faults", "kinds": …, "found": …, "false_alarms": …}. Exit status 1 where a kind was not
+The last line is JSON: {"name": "faults", "kinds": …, "found": …, "false_alarms": …}. Exit status 1 if a kind was not
 found by its check on its host, another host had a finding, or a healthy fleet had one.
 """
 

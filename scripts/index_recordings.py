@@ -1,6 +1,6 @@
 """Writes the index of each bundled recording after an edit by hand: the commands of today that its files answer.
 
-usage: scripts/index_recordings.py [--check]      --check writes nothing, and exits with 1 where an index is stale
+usage: scripts/index_recordings.py [--check]      --check writes nothing, and exits with 1 if an index is stale
 
 A new KEY.out gets an entry with exit status 0; change it there where the command failed. An entry without a file goes.
 """

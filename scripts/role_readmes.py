@@ -1,6 +1,6 @@
 """README.md of each role, from its meta/argument_specs.yml and defaults/main.yml: each fact stands there once.
 
-usage: scripts/role_readmes.py [--check] [ROLE ...]      --check writes nothing, and exits with 1 where one is stale
+usage: scripts/role_readmes.py [--check] [ROLE ...]      --check writes nothing, and exits with 1 if one is stale
 """
 
 from __future__ import annotations

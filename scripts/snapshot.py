@@ -55,7 +55,7 @@ class Checkout:
 
 
 def main() -> int:
-    """Write the folder; 1 where it is there already."""
+    """Write the folder; 1 if it is there already."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--checkout", type=Path, default=_ROOT)

@@ -124,7 +124,7 @@ def articles() -> Mapping[int, Article]:
 
 
 def article(number: int) -> Article:
-    """Return the article of that number; UsageError where there is none."""
+    """Return the article of that number; UsageError if there is none."""
     if number not in articles():
         raise UsageError(f"there is no article {number}", f"one of: {', '.join(map(str, articles()))}")
     return articles()[number]

@@ -31,14 +31,14 @@ def smoothed(curve: Curve) -> list[tuple[float, float]]:
 
 
 def shared_loss(curves: Sequence[Curve]) -> float | None:
-    """Return the lowest loss to which all of them come; None where one has too few readings to tell."""
+    """Return the lowest loss to which all of them come; None if one has too few readings to tell."""
     if not curves or any(len(curve) < _WINDOW for curve in curves):
         return None
     return max(min(loss for _, loss in smoothed(curve)[_WINDOW - 1 :]) for curve in curves)
 
 
 def seconds_to(curve: Curve, loss: float) -> float | None:
-    """Return when its loss was first that low, between two readings by a straight line; None where it never was."""
+    """Return when its loss was first that low, between two readings by a straight line; None if it never was."""
     before: tuple[float, float] | None = None
     for at, now in smoothed(curve):
         if now <= loss:
@@ -107,7 +107,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of the four: `change` of the medians, or why there is none; the verdict where there was one to make.
+    """One of the four: `change` of the medians, or why there is none; the verdict if there was one to make.
 
     A run that does not tell its value has None in its place, so that the others keep their partners.
     """
@@ -120,7 +120,7 @@ class Row:
 
     @property
     def change(self) -> Change | None:
-        """Return None where a side has no value, or one that is 0."""
+        """Return None if a side has no value, or one that is 0."""
         was, now = told_median(self.before), told_median(self.after)
         return Change(was, now, self.kind.is_time) if was and now else None
 
@@ -129,7 +129,7 @@ class Row:
 class Section:
     """Hold what was trained on both sides: its rows, what else differs between the runs, and the article beside it.
 
-    `same_loss` is the lowest to which all runs come; None where they do not tell.
+    `same_loss` is the lowest to which all runs come; None if they do not tell.
     """
 
     what: str
@@ -140,12 +140,12 @@ class Section:
     same_loss: float | None = None
 
     def row(self, column: str) -> Row | None:
-        """Return the row of that name; None where it is not shown."""
+        """Return the row of that name; None if it is not shown."""
         return next((row for row in self.rows if row.kind.column == column), None)
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[Section]:
-    """Return a section for everything that both sides trained; UsageError where that is nothing.
+    """Return a section for everything that both sides trained; UsageError if that is nothing.
 
     `judge` gives the verdicts on series of pairs: the first run of one side goes with the first of the other.
     """

@@ -89,7 +89,7 @@ def _text(value: object) -> str:
 
 
 def told_median(values: Sequence[float | None]) -> float | None:
-    """Return the median of the values that are told; None where none is."""
+    """Return the median of the values that are told; None if none is."""
     numbers = [value for value in values if value is not None]
     return median(numbers) if numbers else None
 
@@ -129,7 +129,7 @@ class Ratio:
 
     @property
     def value(self) -> float | None:
-        """Times as fast; None where it cannot be told."""
+        """Times as fast; None if it cannot be told."""
         gain = self.verdict.gain_percent
         return None if gain is None else 1 + gain / 100
 

@@ -74,7 +74,7 @@ def measure(
     results: Callable[[Sequence[Endpoint], str, Sequence[Played]], ProbeResult],
     cost_s: Cost | None = None,
 ) -> ProbeResult:
-    """Run one program on every host at once, and what `results` makes of it; nothing where one host cannot take part.
+    """Run one program on every host at once, and what `results` makes of it; nothing if one host cannot take part.
 
     `about` says for the operator's line what runs, `members` are the programs, both given the endpoints and the device
     (`cuda` or `cpu`). With `turns` every round of the amount is one of their settings.
@@ -194,7 +194,7 @@ def workload_sources() -> bytes:
 
 
 def common(events: Sequence[Event], key: str) -> object:
-    """Return the value that all events have, or the list of their values, sorted; None where none has one."""
+    """Return the value that all events have, or the list of their values, sorted; None if none has one."""
     values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
     texts = [values[text] for text in sorted(values)]
     return texts[0] if len(texts) == 1 else texts or None

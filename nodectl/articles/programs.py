@@ -37,7 +37,7 @@ class Setting:
     """One run: so many ranks on each of the first hosts, and the program's options.
 
     `devices` are those that take part, which are more than the ranks where one process has several. `label` is its
-    row's name; `refused` says why it is not run. `steps` go before those of the arguments, where they are not 0.
+    row's name; `refused` says why it is not run. `steps` go before those of the arguments, if they are not 0.
     """
 
     label: str
@@ -126,7 +126,7 @@ def run_all(
 
 
 def _steps(outcome: Outcome, seconds: float) -> int:
-    """Return how many steps last so long, those of the warm-up beside them; 0 where nobody knows."""
+    """Return how many steps last so long, those of the warm-up beside them; 0 if nobody knows."""
     step_ms = (outcome.summary or {}).get("median_step_ms")
     return _WARMUP_STEPS + math.ceil(1e3 * seconds / step_ms) if isinstance(step_ms, int | float) and step_ms else 0
 
@@ -141,7 +141,7 @@ def _figure(outcome: Outcome) -> str:
 class WorkloadOptions(ProbeOptions):
     """Hold which program; its settings come from a plan, by default one run of it over all hosts with these arguments.
 
-    The steps that count of all runs of a setting together last `row_s` at least, where that is not 0.
+    The steps that count of all runs of a setting together last `row_s` at least, if that is not 0.
     """
 
     program: str = "transformer"
@@ -164,9 +164,9 @@ class Runs:
 
 
 def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note, plan: Plan) -> Runs:
-    """Every setting of the plan; nothing where one host cannot take part, for the others would be another fleet.
+    """Every setting of the plan; nothing if one host cannot take part, for the others would be another fleet.
 
-    UsageError where the plan has nothing that can be run.
+    UsageError if the plan has nothing that can be run.
     """
     ready, findings = with_torch(transport, hosts, NAME, options)
     if not ready:

@@ -44,7 +44,7 @@ class Table:
     batches: tuple[int, ...] = (1, 32)
 
     def check(self, hosts: int) -> None:
-        """Raise UsageError where it cannot be searched over so many hosts."""
+        """Raise UsageError if it cannot be searched over so many hosts."""
         if self.dim > MOST_DIM:
             raise UsageError(f"--dim {self.dim}: scores are no longer exact", f"take {MOST_DIM} at most")
         if self.rows < hosts:

@@ -61,7 +61,7 @@ class Run:
 
 
 def read_paths(paths: list[Path]) -> list[Run]:
-    """Return the runs of all files, and of all files in folders, in their order; UsageError where there are none."""
+    """Return the runs of all files, and of all files in folders, in their order; UsageError if there are none."""
     files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
     runs = [run for file in files for run in read_text(_text(file), str(file))]
     if not runs:
@@ -229,7 +229,7 @@ def _count(value: object) -> int:
 
 
 def _no_figure(given: Mapping[str, Any], name: str) -> str:
-    """Return what is said where a figure should be; nothing where there is one, or none is told."""
+    """Return what is said where a figure should be; nothing if there is one, or none is told."""
     value = given.get(name)
     return "" if value is None or _figure(value) is not None else f"{name} is {_word(value)}"
 

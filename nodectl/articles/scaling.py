@@ -49,7 +49,7 @@ _CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Hold what is to be run; None and nothing where the program's usual counts."""
+    """Hold what is to be run; None and nothing if the program's usual counts."""
 
     program: str
     parallel: tuple[str, ...] = ("ddp",)
@@ -114,7 +114,7 @@ def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
     settings = []
     for label, count, parallel, precision in wanted:
         if parallel == "dataparallel" and (device == "cpu" or count == 1):
-            # it only calls the model where there are not two GPUs to share a batch among
+            # it only calls the model if there are not two GPUs to share a batch among
             settings.append(Setting(label, (), (), count, refused=_SAME_PROGRAM))
             continue
         if parallel == "ddp" and count == 1:
@@ -129,7 +129,7 @@ def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
 
 
 def _setting(label: str, count: int, arguments: tuple[str, ...], ready: Sequence[Endpoint], device: str) -> Setting:
-    """So many devices of the first hosts, each of which gives all of its own where it is not the only one."""
+    """So many devices of the first hosts, each of which gives all of its own if it is not the only one."""
     left, ranks = count, []
     for endpoint in ready:
         if left <= 0:
@@ -157,7 +157,7 @@ def _arguments(
 
 
 def usual_arguments(program: str, device: str) -> tuple[str, ...]:
-    """Return what a program runs with where nobody chose: the article's preset, or what processors do in seconds."""
+    """Return what a program runs with if nobody chose: the article's preset, or what processors do in seconds."""
     return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
 
 
@@ -463,7 +463,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _efficiency(row: Row) -> str:
-    """Return it with the interval of its speed-up; nothing of a baseline, or where that cannot be told."""
+    """Return it with the interval of its speed-up; nothing of a baseline, or if that cannot be told."""
     interval = row.ratio and row.ratio.interval
     if row.efficiency is None or not interval or not row.speed_up:
         return "-"

@@ -88,7 +88,7 @@ class Sweep:
 
     @property
     def rising(self) -> bool | None:
-        """More throughput of many nodes at each higher rate; None where that was not measured."""
+        """More throughput of many nodes at each higher rate; None if that was not measured."""
         values = [row.many_nodes.value for row in self.rows if row.many_nodes]
         if len(values) < 2 or len(values) < len(self.rows):
             return None
@@ -178,7 +178,7 @@ _MBIT = 10**6
 
 @contextmanager
 def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[LinkRate] | None]:
-    """Links whose rate can be chosen, put back at the end; None where the hosts are no lab's."""
+    """Links whose rate can be chosen, put back at the end; None if the hosts are no lab's."""
     marked = [host for host in hosts if host.is_true("nodectl_lab")]
     folder = lab_of(hosts) if marked else None
     if not marked:

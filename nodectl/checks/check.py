@@ -46,7 +46,7 @@ Judged = TypeVar("Judged")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Threshold:
-    """A number that a check compares with where no profile has one.
+    """A number that a check compares with if no profile has one.
 
     `nodectl_health: {thresholds: {NAME: NUMBER}}` replaces it for a site.
     """

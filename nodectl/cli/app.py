@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Ansible's own options: the fields of Access that a command line fills
 ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
-# what the settings beside an inventory may say, and what is so where nothing says it
+# what the settings next to an inventory may say, and what is so if nothing says it
 _DEFAULTS: dict[str, Any] = {
     "limit": None,
     "output": "table",
@@ -42,7 +42,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass
 class App:
-    """Global options, resolved: flags, then NODECTL_*, then nodectl.toml beside the inventory."""
+    """Global options, resolved: flags, then NODECTL_*, then nodectl.toml next to the inventory."""
 
     inventory_sources: tuple[str, ...]
     limit: str | None
@@ -72,7 +72,7 @@ class App:
         read_setting: Callable[[str, Any], Any] = lambda _, value: value,
         **access: Any,
     ) -> App:
-        """Make an App of flags over the nodectl.toml beside the inventory; `access` is as Access has it.
+        """Make an App of flags over the nodectl.toml next to the inventory; `access` is as Access has it.
 
         `typed` are the names of the options that the command line has; the others' values come from NODECTL_*.
         """
@@ -103,7 +103,7 @@ class App:
             self._set(name, value)
 
     def use_inventory(self, sources: tuple[str, ...]) -> None:
-        """Take another inventory, and the settings beside it, where no option said otherwise."""
+        """Take another inventory, and the settings beside it, if no option said otherwise."""
         self.inventory_sources = sources
         self.settings = _read_settings(sources)
         for name in _DEFAULTS.keys() - self.given:
@@ -175,14 +175,14 @@ class App:
         return self.output == "json"
 
     def show(self, name: str, document: Mapping[str, object], text: str) -> None:
-        """Print the result: the JSON document where that was asked for, else the text, where there is any."""
+        """Print the result: the JSON document where that was asked for, else the text, if there is any."""
         if self.json:
             emit_json(name, document)
         elif text:
             result(text)
 
     def only_looks(self) -> None:
-        """Let the command go on where no state can be kept, and say so."""
+        """Let the command go on if no state can be kept, and say so."""
         from nodectl.common.paths import without_state
 
         if lost := without_state():
@@ -204,7 +204,7 @@ class App:
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
-        """The hosts that the limit selects, which the command needs themselves; an error where there is none."""
+        """The hosts that the limit selects, which the command needs themselves; an error if there is none."""
         self.transport  # noqa: B018 - refuses --replay
         selected = self.inventory.hosts(self.limit)
         return self.narrow(self, selected) if self.narrow else selected
@@ -250,7 +250,7 @@ class App:
 
     @property
     def profile_dirs(self) -> tuple[Path, ...]:
-        """The fleet's own profiles: beside the inventory, or in the recording that is replayed without one."""
+        """The fleet's own profiles: next to the inventory, or in the recording that is replayed without one."""
         from nodectl.profiles.load import profile_dirs
 
         if self.replay is None or self.inventory_sources:
@@ -262,7 +262,7 @@ class App:
 
     @cached_property
     def site_checks(self) -> tuple[SiteCheck, ...]:
-        """The site's own checks, beside the inventory; a recording that is replayed without one has their answers."""
+        """The site's own checks, next to the inventory; a recording that is replayed without one has their answers."""
         if self.replay is not None and not self.inventory_sources:
             return ()
         from nodectl.health.site import site_checks
@@ -298,7 +298,7 @@ class App:
 
 
 def _ask_unseen(prompt: str) -> str:
-    """Return what is typed; where there is no terminal, a line of standard input."""
+    """Return what is typed; if there is no terminal, a line of standard input."""
     if _has_terminal():
         return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
     line = sys.stdin.readline()

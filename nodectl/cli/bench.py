@@ -77,7 +77,7 @@ _MOST_COUNT = 1 << 20
 
 
 def read_counts(text: str) -> tuple[int, ...]:
-    """Return `1,8,64`, each once, in their order; ValueError where one is no count."""
+    """Return `1,8,64`, each once, in their order; ValueError if one is no count."""
     counts = text.split(",")
     for count in counts:
         if not re.fullmatch(r"[1-9]\d{0,6}", count.strip()) or int(count) > _MOST_COUNT:
@@ -164,7 +164,7 @@ def _runs(app: App, given: str) -> list[Run]:
 
 
 def _runs_of_job(app: App, job_id: str) -> list[Run]:
-    """Read the results of trainings from the output that the job's hosts keep; UsageError where it has none."""
+    """Read the results of trainings from the output that the job's hosts keep; UsageError if it has none."""
     try:
         job = read_jobs(app.transport, app.hosts, app.forks).find(job_id)
     except NodectlError as error:
@@ -183,7 +183,7 @@ def _runs_of_job(app: App, job_id: str) -> list[Run]:
 
 
 def read_rates(text: str) -> tuple[int, ...]:
-    """Return `100mbit,1gbit` as bits per second, each once; ValueError where one is no rate."""
+    """Return `100mbit,1gbit` as bits per second, each once; ValueError if one is no rate."""
     try:
         return tuple(dict.fromkeys(map(parse_rate, text.split(","))))
     except UsageError as error:

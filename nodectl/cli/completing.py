@@ -1,4 +1,4 @@
-"""Values that a TAB offers, found without asking a host; none where they cannot be told."""
+"""Values that a TAB offers, found without asking a host; none if they cannot be told."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _items(values: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
 
 
 def one_of(values: _Words, *, files: bool = False) -> _Complete:
-    """One of the words; with `files` also a file or folder, where none of them begins so."""
+    """One of the words; with `files` also a file or folder, if none of them begins so."""
 
     def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         items = _items(values(ctx), incomplete)
@@ -100,7 +100,7 @@ def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Com
 
 
 def _names(ctx: click.Context) -> Names | None:
-    """Return the names in the inventory that the typed words name; None where it cannot be read."""
+    """Return the names in the inventory that the typed words name; None if it cannot be read."""
     from nodectl.errors import NodectlError
     from nodectl.transport.inventory.names import names_of
 
@@ -113,7 +113,7 @@ def _names(ctx: click.Context) -> Names | None:
 
 
 def profiles(*kinds: str) -> _Words:
-    """Name the profiles of these kinds, of all where none is given: nodectl's own, and those beside the inventory."""
+    """Name the profiles of these kinds, of all if none is given: nodectl's own, and those next to the inventory."""
 
     def names(ctx: click.Context) -> list[str]:
         from nodectl.profiles import KINDS

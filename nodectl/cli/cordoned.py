@@ -52,7 +52,7 @@ def include_cordoned(envvar: str) -> click.Option:
 
 
 def _without_cordoned(app: App, hosts: Sequence[Host], *, refuses: bool) -> tuple[Host, ...]:
-    """Return the hosts that are not cordoned, and name the others on stderr; UsageError where none is left."""
+    """Return the hosts that are not cordoned, and name the others on stderr; UsageError if none is left."""
     try:
         holds = _held(app, hosts)
     except HistoryError as error:

@@ -32,7 +32,7 @@ def _commands_of(app: App, host: Host) -> tuple[Command, ...]:
 
 
 def _keep(app: App, recording: Recording, findings: Iterable[Finding]) -> None:
-    """Keep the outputs where a finding's action would end its traces; where that fails it is told, and no error."""
+    """Keep the outputs where a finding's action would end its traces; if that fails it is told, and no error."""
     from nodectl.ledger import evidence
 
     try:

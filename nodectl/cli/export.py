@@ -97,7 +97,7 @@ def hostfile(app: App, asked: _Hostfile) -> None:
 
 
 def _gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
-    """Return the GPUs of each host, as their hardware profile has it; 0 where it counts none."""
+    """Return the GPUs of each host, as their hardware profile has it; 0 if it counts none."""
     counts = {hardware_of(host, app.profile_dirs).gpus or 0 for host in hosts}
     if len(counts) > 1:
         raise UsageError(

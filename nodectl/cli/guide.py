@@ -28,7 +28,7 @@ def examples_of(path: str) -> tuple[tuple[str, str], ...]:
 
 
 def epilog(path: str) -> str:
-    """Return the examples as the end of a help text; empty where there are none."""
+    """Return the examples as the end of a help text; empty if there are none."""
     examples = examples_of(path)
     width = max((len(line) for line, _ in examples), default=0)
     lines = [f"  {line:<{width}}  {what}" for line, what in examples]

@@ -59,7 +59,7 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
     With --from the hosts are looked at (GPUs, driver, network, system), and nothing is changed there. How they are
     reached comes from -i or ANSIBLE_INVENTORY where that has them, passwords left out; else from ~/.ssh/config.
-    Where one cannot be reached, nothing is written, and the exit status is 3.
+    If one cannot be reached, nothing is written, and the exit status is 3.
     """
     if (kind is None) == (not wanted):
         raise UsageError("give either --kind or --from", f"nodectl init --from HOST,… or --kind KIND ({_kinds()})")
@@ -173,7 +173,7 @@ def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
 
 
 def _for_names(app: App, remedy: str, names: Iterable[str]) -> str:
-    """Return the remedy, whose command names the hosts themselves as an inventory where there is none."""
+    """Return the remedy, whose command names the hosts themselves as an inventory if there is none."""
     if _given(app):
         return remedy
     return remedy.replace("nodectl hostkeys", f"nodectl -i {shlex.quote(','.join(names) + ',')} hostkeys")

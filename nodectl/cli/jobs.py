@@ -106,7 +106,7 @@ _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 def jobs() -> None:
     """List, follow, explain and stop jobs; JOB is an id, its beginning (8 characters or more), or `last`.
 
-    What only looks takes the last job where none is named.
+    What only looks takes the last job if none is named.
     """
 
 
@@ -328,7 +328,7 @@ def stop(app: App, job: str) -> None:
 @click.argument("job", nargs=-1, shell_complete=completing.job)
 @click.pass_obj
 def clean(app: App, job: tuple[str, ...]) -> None:
-    """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
+    """Remove what ended jobs left on the hosts (all that have ended, if none is named)."""
     listing = read_listing(app)
     chosen = [listing.find(name) for name in job] or [listed for listed in listing.jobs if listed.state.ended]
     for ended in chosen:

@@ -61,7 +61,7 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
 
 
 def refuse_taken(app: App, holds: Holds, name: str, document: Mapping[str, object]) -> None:
-    """Say who else uses the hosts; where they are not to be had, end the process with that as its result."""
+    """Say who else uses the hosts; if they are not to be had, end the process with that as its result."""
     if holds.findings:
         note(findings_list(holds.findings))
     if holds.refused:
@@ -138,7 +138,7 @@ def conclude(
     *,
     everything: bool = False,
 ) -> None:
-    """Show what was measured, then the findings on stderr; the process ends with their status where that is not 0."""
+    """Show what was measured, then the findings on stderr; the process ends with their status if that is not 0."""
     app.show(name, document, text)
     if findings:
         note(findings_list(findings, everything=everything))

@@ -366,7 +366,7 @@ def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _settle_form(app: App, ctx: click.Context, forms: Sequence[str]) -> None:
-    """Refuse a form that was typed and that the command does not have; one of settings holds where there is such."""
+    """Refuse a form that was typed and that the command does not have; one of settings holds if there is such."""
     if app.output in forms:
         return
     if "output" in app.typed or app.output not in _FORMS:

@@ -26,7 +26,7 @@ def parse(tool: str, file: str) -> None:
     """Read a tool's saved output and print what it says as JSON.
 
     What the tool does not give is null; what it refuses is null too, and stands in `unavailable` as printed.
-    Ends with 1 and the reason where the text cannot be read; a text that ends within a line is told on standard error.
+    Ends with 1 and the reason if the text cannot be read; a text that ends within a line is told on standard error.
     """
     with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as opened:
         text = _text(opened.read(_MOST_BYTES + 1))

@@ -151,7 +151,7 @@ def _own_dirs(app: App) -> tuple[Path, ...]:
 
 
 def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardware | Stack | Tuning]:
-    """(kind, profile) of NAME or KIND/NAME; ProfileError where there is none, or more than one kind has it."""
+    """(kind, profile) of NAME or KIND/NAME; ProfileError if there is none, or more than one kind has it."""
     folders = _own_dirs(app)
     wanted, _, bare = name.rpartition("/")
     kinds = [kind for kind in KINDS if wanted in ("", kind) and bare in find_profiles(kind, folders)]
@@ -170,7 +170,7 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
 
 
 def _resolved_host(app: App, name: str) -> Resolved | None:
-    """Return what the host of this name should be; None where a profile has the name, or no host."""
+    """Return what the host of this name should be; None if a profile has the name, or no host."""
     if "/" in name or is_composed(name) or any(name in find_profiles(kind, _own_dirs(app)) for kind in KINDS):
         return None
     try:

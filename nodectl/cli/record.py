@@ -23,7 +23,7 @@ from nodectl.recordings.save import save
 def record(app: App, folder: Path, mask: bool) -> None:
     """Save every host's raw outputs in DIR, for --replay, for support, or to dress a lab in.
 
-    One round trip a host, nothing written there.  Ends with 3 where a host was not reached; the others are saved.
+    One round trip a host, nothing written there.  Ends with 3 if a host was not reached; the others are saved.
     With --replay a recording is copied, for instance to mask it.
     """
     site = app.site_checks

@@ -146,7 +146,7 @@ _BENCH = "bench-"
 
 
 def with_files(content: Content, paths: Sequence[Path]) -> Content:
-    """Add what these files hold to the content; UsageError where one cannot be read or is of no kind that is shown."""
+    """Add what these files hold to the content; UsageError if one cannot be read or is of no kind that is shown."""
     for path in paths:
         content = _with_file(content, path)
     return content

@@ -89,7 +89,7 @@ class LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Invoke as click does, which would end with 1 where the reader of our output has gone."""
+        """Invoke as click does, which would end with 1 if the reader of our output has gone."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -152,7 +152,7 @@ def root_context(app: App | None = None) -> click.Context:
 
 
 def contexts_below(context: click.Context) -> Iterator[click.Context]:
-    """Yield the context of each command of a group that helps show; nothing where it is no group."""
+    """Yield the context of each command of a group that helps show; nothing if it is no group."""
     group = context.command
     if not isinstance(group, click.Group):
         return
@@ -199,7 +199,7 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 
 def _keep_home() -> None:
-    """HOME of the password database where there is none: an empty one would be `/` to us, to ansible and to ssh."""
+    """HOME of the password database if there is none: an empty one would be `/` to us, to ansible and to ssh."""
     with suppress(KeyError):  # a number without a login
         os.environ["HOME"] = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
@@ -260,7 +260,7 @@ def _keeps_from(folder: Path, path: Path, error: OSError) -> bool:
 
 
 def report_bug(error: Exception) -> int:
-    """Keep the traceback in the state folder, or show it where that cannot be; show one line, and return 70."""
+    """Keep the traceback in the state folder, or show it if that cannot be; show one line, and return 70."""
     import traceback
 
     from nodectl.common.paths import state_dir

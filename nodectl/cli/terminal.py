@@ -35,7 +35,7 @@ _LONG_CHARS = 1 << 20
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; COLUMNS goes before it, and 80 where there is none."""
+    """Columns of the terminal; COLUMNS goes before it, and 80 if there is none."""
     return max(_LEAST_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
 
 
@@ -151,7 +151,7 @@ def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool
 
 
 def _waiting_answer() -> str:
-    """Read a line that already waits on standard input (`echo n | nodectl …`); empty where none does."""
+    """Read a line that already waits on standard input (`echo n | nodectl …`); empty if none does."""
     try:
         if sys.stdin is not None and select.select([sys.stdin], [], [], 0)[0]:
             return sys.stdin.readline().strip()

@@ -108,7 +108,7 @@ def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, ma
 
 
 def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
-    """`DIR/<host>/nccl.yml`, as Ansible reads host_vars; a file of ours is written anew, nobody else's."""
+    """`DIR/<host>/nccl.yml`, as Ansible reads host_vars; a file of ours is written again, nobody else's."""
     for host, environment in proposed.items():
         if "/" in host or "\0" in host or host.startswith("."):
             raise UsageError(f"--write: a host named {host!r} has no folder", "take the YAML from standard output")

@@ -55,7 +55,7 @@ class Access:
         return None if self.private_key is None else str(Path(self.private_key).expanduser().absolute())
 
     def connection_password(self) -> str | None:
-        """Return what logs in where the inventory has no password; None where it was not to be asked for."""
+        """Return what logs in where the inventory has no password; None if it was not to be asked for."""
         return self._password("SSH password") if self.ask_pass else None
 
     def become_password(self) -> str | None:

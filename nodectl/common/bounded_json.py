@@ -15,7 +15,7 @@ DEEPEST = 64
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the document; ValueError where it is none, or nested too deep."""
+    """Return the document; ValueError if it is none, or nested too deep."""
     try:
         document = json.loads(text)
     except RecursionError as error:
@@ -43,7 +43,7 @@ def refuse_long_number(error: ValueError) -> None:
 
 
 def refuse_deep(document: object) -> None:
-    """Raise ValueError where it is nested too deep."""
+    """Raise ValueError if it is nested too deep."""
     level = [document]
     for _ in range(DEEPEST):
         level = [
@@ -62,7 +62,7 @@ def _too_deep() -> ValueError:
 
 
 def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
-    """Return the documents in a host's output, whatever its shell printed around them; ParseError where one is cut."""
+    """Return the documents in a host's output, whatever its shell printed around them; ParseError if one is cut."""
     try:
         return tuple(loads(text) for text in texts(output))
     except ValueError as error:
@@ -70,7 +70,7 @@ def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
 
 
 def document(host: str, output: str | bytes) -> Any:
-    """Return the only document; ParseError where there is none, or more than one."""
+    """Return the only document; ParseError if there is none, or more than one."""
     frames = documents(host, output)
     if len(frames) != 1:
         raise ParseError(f"{host}: its answer cannot be read: {len(frames)} frames where one belongs")

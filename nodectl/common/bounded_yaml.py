@@ -24,20 +24,20 @@ class FastLoader(_Loader):
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the file's content; ValueError where it is larger than any such file."""
+    """Read the file's content; ValueError if it is larger than any such file."""
     with path.open("rb") as stream:
         return bounded(stream.read(_MOST_BYTES + 1))
 
 
 def bounded(content: bytes) -> bytes:
-    """Return the content; ValueError where it is larger than any such file."""
+    """Return the content; ValueError if it is larger than any such file."""
     if len(content) > _MOST_BYTES:
         raise ValueError(f"larger than {_MOST_BYTES >> 10} KiB")
     return content
 
 
 def load(content: bytes, loader: Any = FastLoader, complaining: Any = FastLoader) -> Any:
-    """Read the document by a safe `loader`; yaml.YAMLError of `complaining`, or ValueError where it has no bounds."""
+    """Read the document by a safe `loader`; yaml.YAMLError of `complaining`, or ValueError if it has no bounds."""
     try:
         return _load(bounded(content), loader)
     except yaml.YAMLError:
@@ -54,7 +54,7 @@ def _load(content: bytes, loader: Any) -> Any:
 
 
 def refuse_boundless(content: bytes, loader: Any) -> None:
-    """Raise ValueError where it is nested too deep, or its aliases stand for too much or for themselves.
+    """Raise ValueError if it is nested too deep, or its aliases stand for too much or for themselves.
 
     Aliases are shared when they are read; whoever shows, compares or copies the document pays for each.
     """

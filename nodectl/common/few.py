@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def few(names: Sequence[str], most: int = 4) -> str:
-    """Return `a, b, c, d and 3 more`; all of them where there are at most `most`."""
+    """Return `a, b, c, d and 3 more`; all of them if there are at most `most`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

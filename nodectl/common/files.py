@@ -39,7 +39,7 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
 
     With `sync` it is on the disk when this returns. A link stays, and what it leads to is replaced; a file that is
     there keeps its owner, and gives no more rights than before. A device or pipe (/dev/null) is written to, and so is a
-    file that is open already (/dev/stdout, whatever the shell made it). OSError where the folder cannot be written,
+    file that is open already (/dev/stdout, whatever the shell made it). OSError if the folder cannot be written,
     nobody reads the pipe, or a link of another login decides where the path leads.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
@@ -86,7 +86,7 @@ def _is_door(path: Path) -> bool:
 
 
 def _open_folder(path: Path) -> int:
-    """Open a folder whose path has no link; OSError where somebody has put one there meanwhile."""
+    """Open a folder whose path has no link; OSError if somebody has put one there meanwhile."""
     at, place = os.open("/", os.O_RDONLY | os.O_DIRECTORY), Path("/")
     for name in path.parts[1:]:
         above, place = at, place / name
@@ -103,7 +103,7 @@ def _open_folder(path: Path) -> int:
 def _followed(path: Path) -> Path | int:
     """Return where the links lead, or the number of the open file that is meant.
 
-    OSError where they lead in a circle, or where one is of a login that is neither root nor this one: it would decide
+    OSError if they lead in a circle, or where one is of a login that is neither root nor this one: it would decide
     which file is replaced. (The kernel prevents that in sticky folders alone, and only with protected_symlinks.)
     """
     at, rest, hops = Path("/"), list(reversed((Path.cwd() / path).parts[1:])), 0
@@ -133,7 +133,7 @@ def _followed(path: Path) -> Path | int:
 
 
 def _write_into(path: Path, data: bytes) -> None:
-    """Into what is there already, a device or pipe; OSError at once where nobody reads the pipe."""
+    """Into what is there already, a device or pipe; OSError at once if nobody reads the pipe."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -146,7 +146,7 @@ def _write_into(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """Return what an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
+    """Return what an operator's file holds; UsageError with the remedy if it cannot be read or is no JSON."""
     text = read_text(path, remedy)
     try:
         return bounded_json.loads(text)
@@ -155,7 +155,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """Return what an operator's file holds; UsageError with the remedy where it cannot be read or is no text."""
+    """Return what an operator's file holds; UsageError with the remedy if it cannot be read or is no text."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

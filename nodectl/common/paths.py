@@ -23,7 +23,7 @@ _looked_at: set[Path] = set()
 
 
 def folders() -> tuple[Path, Path]:
-    """Both, whether or not they are there, or can be; UsageError where a number without a login has no HOME."""
+    """Both, whether or not they are there, or can be; UsageError if a number without a login has no HOME."""
     try:
         return _OWN.user_state_path, _OWN.user_cache_path
     except RuntimeError as error:  # as platformdirs says it
@@ -73,10 +73,10 @@ _MOST_LINKS = 40  # as the kernel
 
 
 def refuse_open(path: Path, what: str, *, whole: bool = False) -> None:
-    """Raise UsageError where a login other than the operator and root can decide what is found at `path`.
+    """Raise UsageError if a login other than the operator and root can decide what is found at `path`.
 
     `path` need not be there; `what` says why that matters. `whole` looks at all that lies in a folder, too, but for
-    hidden folders. OSError where that cannot be told.
+    hidden folders. OSError if that cannot be told.
 
     In a sticky folder, as /tmp is, nobody can put another in the place of what is there.
     """
@@ -106,7 +106,7 @@ def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) 
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Yield each place from the root to where the path leads, that last; it ends where nothing is."""
+    """Yield each place from the root to where the path leads, that last; it ends if nothing is."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at
     while left:

@@ -54,7 +54,7 @@ _SAME_START_S = 60.0
 
 
 def started() -> float:
-    """Return when this process was started, in seconds of the monotonic clock; now where the kernel does not tell."""
+    """Return when this process was started, in seconds of the monotonic clock; now if the kernel does not tell."""
     import psutil
 
     now = time.monotonic()
@@ -80,7 +80,7 @@ def processors() -> int:
 
 
 def start_of(pid: int) -> str:
-    """Return the seconds between this machine's start and a process's; empty where nobody can tell."""
+    """Return the seconds between this machine's start and a process's; empty if nobody can tell."""
     import psutil
 
     try:
@@ -120,7 +120,7 @@ UTF_8 = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 
 
 def encoding() -> str:
-    """Return the encoding of the environment's locale; empty where this machine has none of that name."""
+    """Return the encoding of the environment's locale; empty if this machine has none of that name."""
     former = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "")

@@ -31,7 +31,7 @@ def parse_size(text: str) -> int | None:
 
 
 def format_size(size_bytes: int) -> str:
-    """`64 MiB` in the largest unit that divides it: exact, and `1500 B` where none does."""
+    """`64 MiB` in the largest unit that divides it: exact, and `1500 B` if none does."""
     for unit_bytes, unit in _SHOWN:
         if size_bytes >= unit_bytes and size_bytes % unit_bytes == 0:
             return f"{size_bytes // unit_bytes} {unit}"
@@ -51,7 +51,7 @@ def digits(value: float) -> str:
 
 
 def readable(value: float, unit: str) -> tuple[float, str]:
-    """Convert to the unit of its kind in which the value is 1 to 1000, where there is one: 20.8 ms for 20836 us."""
+    """Convert to the unit of its kind in which the value is 1 to 1000, if there is one: 20.8 ms for 20836 us."""
     chain = next((chain for chain in _CHAINS if unit in dict(chain)), ())
     names = [name for name, _ in chain]
     if not names or value == 0:

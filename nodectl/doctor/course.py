@@ -116,7 +116,7 @@ class Request:
 
 
 def examine(request: Request) -> Iterator[Finding]:
-    """Every finding, fine or not; InventoryError where the inventory is fine and the limit matches nothing in it."""
+    """Every finding, fine or not; InventoryError if the inventory is fine and the limit matches nothing in it."""
     fleet = Fleet()
     yield from looked("programs", machine.programs)
     yield from looked("locale", machine.terminal)

@@ -44,7 +44,7 @@ class Group:
     choices: tuple[Choice, ...]
 
     def value(self, name: str) -> object:
-        """Return what was chosen for a variable; None where nothing was."""
+        """Return what was chosen for a variable; None if nothing was."""
         return next((choice.value for choice in self.choices if choice.name == name and not choice.open), None)
 
 
@@ -137,7 +137,7 @@ class Reasons:
 
 
 def choices(profiles: Mapping[str, str], reasons: Reasons, driver: str) -> tuple[Choice, ...]:
-    """Return the three profiles, and where there is a driver what is done with it.
+    """Return the three profiles, and if there is a driver what is done with it.
 
     `driver` is keep, manage or empty.
     """
@@ -212,7 +212,7 @@ def kind_named(name: str) -> Kind:
 
 
 def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:
-    """Write `files` below the folder, and return where they lie; UsageError, with nothing written, where that fails."""
+    """Write `files` below the folder, and return where they lie; UsageError, with nothing written, if that fails."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "name a folder")
     places = {folder / path: text for path, text in files.items()}

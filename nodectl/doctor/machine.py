@@ -39,7 +39,7 @@ def here(
 
 
 def looked(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """Yield the findings of a look; where it fails, those before it and that the rest could not be told."""
+    """Yield the findings of a look; if it fails, those before it and that the rest could not be told."""
     try:
         yield from look()
     except NodectlError as error:

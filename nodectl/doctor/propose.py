@@ -100,7 +100,7 @@ def _facts() -> tuple[Fact[Any], ...]:
 
 
 def found(host: Host, recording: Recording) -> Found:
-    """Return the host by its answers; UnreachableError where nobody could tell which GPUs it has."""
+    """Return the host by its answers; UnreachableError if nobody could tell which GPUs it has."""
     facts = read_facts(recording, _facts())
     lab, versions, gpus = (facts[subject] for subject in ("lab", "versions", "gpus"))
     recorded = lab.recorded if isinstance(lab, Lab) else ""
@@ -293,7 +293,7 @@ def described(machine: Found) -> str:
 
 
 def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
-    """Return the profiles that fit the host; `auto` hardware, and why, where none does."""
+    """Return the profiles that fit the host; `auto` hardware, and why, if none does."""
     notes: list[str] = []
     names = fitting_hardware(machine.seen, extra_dirs)
     hardware = names[0] if names else DEFAULTS["hardware"]
@@ -337,7 +337,7 @@ def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: lis
 
 
 def _driver(machine: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
-    """Return keep or manage, and why; empty where the stack has no driver."""
+    """Return keep or manage, and why; empty if the stack has no driver."""
     wanted = load_stacks(extra_dirs)[stack].driver
     if not machine.seen.gpus or wanted is None:
         return "", ""

@@ -186,7 +186,7 @@ def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
 
 
 def output(recording: Recording, key: str, absent: str = "") -> str:
-    """Return the standard output of a command that succeeded; Unknown with its complaint where it failed.
+    """Return the standard output of a command that succeeded; Unknown with its complaint if it failed.
 
     With `absent`: Absent for this reason where the script says that the host has no such thing.
     """
@@ -200,7 +200,7 @@ def output(recording: Recording, key: str, absent: str = "") -> str:
 
 
 def file_text(recording: Recording, key: str) -> str | None:
-    """Return what `cat` shows of one file; None where there is no such file. Unknown where it cannot be read."""
+    """Return what `cat` shows of one file; None if there is no such file. Unknown if it cannot be read."""
     done = entry(recording, key, in_part=True)  # not each editor ends the last line
     if done.exit_status == 0:
         return done.stdout
@@ -266,7 +266,7 @@ def _remembered(parser: Callable[[str], object], text: str) -> object:
 
 
 def parsed_as(recording: Recording, tool_name: str, key: str | None = None) -> Any:
-    """Return `parsed` by the parser of `nodectl parse`, which is imported only where there is text for it."""
+    """Return `parsed` by the parser of `nodectl parse`, which is imported only if there is text for it."""
     entry(recording, key or tool_name)
     return parsed(recording, key or tool_name, parser_of(tool_name))
 
@@ -315,7 +315,7 @@ def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 
 
 def whole(text: str | None) -> int | None:
-    """Return a count; None where the script had none to show, or what is none."""
+    """Return a count; None if the script had none to show, or what is none."""
     if text == "0":  # as most counters are
         return 0
     return int(text) if text and _WHOLE.fullmatch(text) else None

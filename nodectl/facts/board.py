@@ -72,7 +72,7 @@ _NUMBER = re.compile(r"(?!(.)\1*$)(?!0?123456789)(?=\D*\d)\S{4,64}")
 
 
 def _read_host_serial(recording: Recording) -> str:
-    """Return the number; Absent where the firmware has none, or the login may not see it."""
+    """Return the number; Absent if the firmware has none, or the login may not see it."""
     text = (
         output(recording, _HOST_SERIAL_COMMAND.key, "not shown to this login, or there is none")
         .partition(":")[2]
@@ -186,7 +186,7 @@ _DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller",
 class Pcie:
     """PCI Express: access control and trained links as root sees them, and the tree from sysfs.
 
-    Addresses are `0000:0f:00.0`. `parents` names the bridge above each device; empty where it is not known. `virtual`:
+    Addresses are `0000:0f:00.0`. `parents` names the bridge above each device; empty if it is not known. `virtual`:
     a virtual machine, whose host relies on access control. `gone` are devices that do not answer any more.
     """
 
@@ -260,7 +260,7 @@ def _link(link: PciLink) -> PcieLink:
 
 
 def _parents(recording: Recording) -> Mapping[str, str]:
-    """Return the bridge above each device, empty where none is; a recording without the tree still has the rest."""
+    """Return the bridge above each device, empty if none is; a recording without the tree still has the rest."""
     try:
         return parse(_read_tree, output(recording, "pci-tree"))
     except (AbsentError, UnknownError):

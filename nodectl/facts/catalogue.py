@@ -86,7 +86,7 @@ def root_argvs() -> tuple[tuple[str, ...], ...]:
 
 
 def words_of(subject: str, value: object) -> str:
-    """Return the line of `nodectl facts` for the subject's value; empty where there is none."""
+    """Return the line of `nodectl facts` for the subject's value; empty if there is none."""
     (fact,) = facts_named(subject)
     return fact.line(value)
 

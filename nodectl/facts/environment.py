@@ -80,7 +80,7 @@ _HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfi
 class DeepSpeed:
     """DeepSpeed as a job imports it, and the two files that it reads.
 
-    The package as imported, and the texts of its files; None where there is none.
+    The package as imported, and the texts of its files; None if there is none.
     """
 
     package: Imported
@@ -120,7 +120,7 @@ fi
 class Launcher:
     """The launcher that nodectl deployed: whether it runs, and has the torchrun that it starts.
 
-    Why the launcher does not run, and why torchrun cannot be started; empty where they do.
+    Why the launcher does not run, and why torchrun cannot be started; empty if they do.
     """
 
     error: str
@@ -153,7 +153,7 @@ LAUNCHER_FACT = Fact(
 class NcclTestsBuild:
     """One build: from what it was made (`note`), the libnccl that it loads, and how a run of it ended where it could.
 
-    `run_error` is empty where the run ended well, None where there was no GPU to run on.
+    `run_error` is empty if the run ended well, None if there was no GPU to run on.
     """
 
     program: str
@@ -208,7 +208,7 @@ def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
 
 
 def _run_error(status: str, text: str) -> str:
-    """Return why a run failed; empty where it ended well, without a wrong value, and its versions agree."""
+    """Return why a run failed; empty if it ended well, without a wrong value, and its versions agree."""
     wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
     version_matches = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
     versions = {version_match[1] for version_match in version_matches if version_match}

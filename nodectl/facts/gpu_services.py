@@ -110,7 +110,7 @@ _DCGM_DIAG_ROW = re.compile(r"[A-Z][\w-]* \d+\s+(.*)")
 class DcgmDiag:
     """How the last `dcgmi diag` of each test ended, as DCGM's host engine remembers it (DCGM 4 and later).
 
-    DCGM's error code by test, 0 where it passed; what did not run since the host engine's start is not here.
+    DCGM's error code by test, 0 if it passed; what did not run since the host engine's start is not here.
     """
 
     results: Mapping[str, int]

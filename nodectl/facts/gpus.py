@@ -68,7 +68,7 @@ class Gpu(GpuStatus):
 
     @property
     def label(self) -> str:
-        """How findings name it: its index, where there is none its place on the bus."""
+        """How findings name it: its index, if there is none its place on the bus."""
         return f"GPU {self.index}" if self.index is not None else f"GPU {self.bus_id or self.uuid or '?'}"
 
 
@@ -96,7 +96,7 @@ class Gpus:
 
 
 def _read_gpus(recording: Recording) -> Gpus:
-    """Read the first command that tells; where none does, what they name as lost, else raise the first one's reason."""
+    """Read the first command that tells; if none does, what they name as lost, else raise the first one's reason."""
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
@@ -278,7 +278,7 @@ def _indexes(recording: Recording) -> dict[str, int]:
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
-    """Return the query's rows; None where it has none to tell."""
+    """Return the query's rows; None if it has none to tell."""
     try:
         return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     except (AbsentError, UnknownError, ParseError):
@@ -332,7 +332,7 @@ _GPU_TOPOLOGY_KEY = "nvidia-smi-topo"
 
 
 def _between(recording: Recording, key: str) -> Any:
-    """Return what `nvidia-smi topo` tells; Absent where it finds no device."""
+    """Return what `nvidia-smi topo` tells; Absent if it finds no device."""
     if key in recording.entries and _no_devices(recording, key):
         raise AbsentError("nvidia-smi finds no device")
     return parsed_as(recording, key)

@@ -26,7 +26,7 @@ class Variable:
 class HostFiles:
     """A host's own files: machine-id, names in /etc/hosts, and variables of NCCL, CUDA and the loader.
 
-    `addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none. `missing` are files
+    `addresses` are those of each name in /etc/hosts; `machine_id` is None if the host has none. `missing` are files
     that NCCL's files name, and that cannot be read.
     """
 
@@ -87,7 +87,7 @@ _USER = script("nccl-conf-user", FIND_NCCL_CONF + shell("nccl-conf-user"), waits
 class NcclFiles:
     """NCCL's files: /etc/nccl.conf, and the one that NCCL_CONF_FILE names or the login's ~/.nccl.conf.
 
-    NCCL's files; None where there is none. The user's, at `user_path`, goes before the system's.
+    NCCL's files; None if there is none. The user's, at `user_path`, goes before the system's.
     """
 
     system: str | None

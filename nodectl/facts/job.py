@@ -22,7 +22,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Meanings of names on the host: addresses, empty for no such name, None where no answer came in time."""
+    """Meanings of names on the host: addresses, empty for no such name, None if no answer came in time."""
 
     hostname: str
     own: tuple[str, ...] | None
@@ -31,7 +31,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class JobAddress:
-    """The address and interface that a job would use; empty texts where there is none, `network` in CIDR form.
+    """The address and interface that a job would use; empty texts if there is none, `network` in CIDR form.
 
     `interfaces` are all that have an address which other hosts can reach.
     """
@@ -54,7 +54,7 @@ class FreePorts:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The launch script; an empty `sha256` where there is none."""
+    """The launch script; an empty `sha256` if there is none."""
 
     sha256: str
     executable: bool
@@ -62,7 +62,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class JobVenv:
-    """Versions in the launcher's environment, empty where there is none; `engine` is that of --engine.
+    """Versions in the launcher's environment, empty if there is none; `engine` is that of --engine.
 
     The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
     without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
@@ -78,7 +78,7 @@ class JobVenv:
 
 @dataclass(frozen=True, slots=True)
 class GpuCount:
-    """GPUs that the driver lists; None where it is there and does not answer."""
+    """GPUs that the driver lists; None if it is there and does not answer."""
 
     count: int | None
 
@@ -92,7 +92,7 @@ class GpuUsers:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Hold whether a folder can be written: `error` is empty, or why not; `free_mib` None where it cannot be told."""
+    """Hold whether a folder can be written: `error` is empty, or why not; `free_mib` None if it cannot be told."""
 
     path: str
     error: str
@@ -101,14 +101,14 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class NeededPaths:
-    """Reasons by path why it cannot be read there; empty where it can."""
+    """Reasons by path why it cannot be read there; empty if it can."""
 
     errors: Mapping[str, str] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Names of the asked image by installed engine, empty where the engine has none; only asked-for engines."""
+    """Names of the asked image by installed engine, empty if the engine has none; only asked-for engines."""
 
     images: Mapping[str, str] = field(hash=False)
 
@@ -122,7 +122,7 @@ class KeptCode:
 
 @dataclass(frozen=True, slots=True)
 class SharedMemory:
-    """Size of /dev/shm, None where there is none."""
+    """Size of /dev/shm, None if there is none."""
 
     size_mib: int | None
 

@@ -116,7 +116,7 @@ BOOT_FACT = text_fact("boot", _BOOT_COMMAND, _parse_boot, lambda boot: f"up {boo
 
 _OF_TRAINING = {"nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "mlx5_ib", "ib_uverbs", "rdma_rxe", "gdrdrv"}
 
-# its name, its bytes, and how many use it (a dash where the kernel cannot unload modules)
+# its name, its bytes, and how many use it (a dash if the kernel cannot unload modules)
 _ROW = re.compile(r"([\w-]+) \d+ (?:\d+|-)(?: |$)")
 
 

@@ -32,7 +32,7 @@ _MENDED = re.compile(r"\b[Cc]orrected error|severity: (?:corrected|info)")
 
 @dataclass(frozen=True, slots=True)
 class LastBoot:
-    """How the last boot ended, by what tells of it; `way` is `first` where no earlier boot is on record.
+    """How the last boot ended, by what tells of it; `way` is `first` if no earlier boot is on record.
 
     Ways: clean, panic, watchdog, thermal, hardware, stopped, first, unknown. Times in seconds since 1970; `ended_at` is
     that of the journal's last line. `journal` is kept, volatile, slow or denied. `reason` is the kernel's word on the

@@ -24,7 +24,7 @@ _MARK = "/etc/nodectl-lab"
 class Lab:
     """A host of a lab: what it shares with the machine, so that no value of those is taken for its own.
 
-    `recorded` names the recording that answers for its hardware; empty where it is not dressed in one.
+    `recorded` names the recording that answers for its hardware; empty if it is not dressed in one.
     """
 
     lab: str
@@ -141,7 +141,7 @@ exit "${{ended:-{_ABSENT}}}"
 class SiteRun:
     """One check's end: its exit status, what it printed, and the last line of what it complained of.
 
-    `why` says what kept it from answering; empty where it answered.
+    `why` says what kept it from answering; empty if it answered.
     """
 
     exit_status: int
@@ -180,7 +180,7 @@ def lacks_program(entry: Entry | None) -> bool:
 
 
 def not_sent(reason: str) -> str:
-    """Return what stands on standard error where the program could not be sent."""
+    """Return what stands on standard error if the program could not be sent."""
     return f"{_NOT_HERE}: {reason}"
 
 
@@ -232,5 +232,5 @@ def _ended(status: int, complaint: str) -> str:
     return f"{text}{meaning}{': ' if complaint else ''}{complaint}"
 
 
-# its commands are those of the folder beside the inventory, and a recording brings its own
+# its commands are those of the folder next to the inventory, and a recording brings its own
 SITE_FACT = Fact("site", (), _read_site, lambda site: counted(len(site.runs), "check"), row=995, quiet=True)

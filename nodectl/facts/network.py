@@ -19,7 +19,7 @@ _NICS_COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """One network interface; `addresses` are `address/prefix`; speed and driver None where the kernel names none.
+    """One network interface; `addresses` are `address/prefix`; speed and driver None if the kernel names none.
 
     `kind` is what the kernel calls a made one (veth, bond, vlan, bridge, …), None for a device of its own; `counters`
     are those of the kernel since boot.
@@ -47,7 +47,7 @@ class Nic:
 
 
 def nics_in(facts: Mapping[str, object]) -> dict[str, Nic]:
-    """Return a host's network interfaces among its facts, by name; empty where they could not be read."""
+    """Return a host's network interfaces among its facts, by name; empty if they could not be read."""
     value = facts.get("nics")
     return value if isinstance(value, dict) else {}
 
@@ -155,10 +155,10 @@ _BOOT = "[ -d /run/systemd/system ] || exit 3; systemctl is-active irqbalance; g
 
 @dataclass(frozen=True, slots=True)
 class NicQueues:
-    """Ring sizes by ethtool's names, now and the device's maximum, None where it has none; CPUs by interrupt.
+    """Ring sizes by ethtool's names, now and the device's maximum, None if it has none; CPUs by interrupt.
 
-    `local_cpus` are those of its NUMA node, empty where it has none; lists of CPUs as the kernel writes them: 0-7,64.
-    `qos` is what dcb shows of priority flow control and trust, empty where it shows none.
+    `local_cpus` are those of its NUMA node, empty if it has none; lists of CPUs as the kernel writes them: 0-7,64.
+    `qos` is what dcb shows of priority flow control and trust, empty if it shows none.
     """
 
     name: str
@@ -174,7 +174,7 @@ class NicSetup:
     """Ring sizes and interrupts of the interfaces that are devices on the PCI bus, and what is set again at boot.
 
     The interfaces' queues; whether irqbalance moves interrupts; the settings that a boot applies, None without any.
-    `systemd` is false where no systemd runs, so that nothing can be set again at boot.
+    `systemd` is false if no systemd runs, so that nothing can be set again at boot.
     """
 
     queues: Mapping[str, NicQueues]
@@ -231,7 +231,7 @@ _ON = re.compile(r"\b([0-7]):on\b")
 class InterfaceFlow:
     """Priorities with PFC; those with ECN as the one who is told (`notifies`) and the one who slows down (`reacts`).
 
-    None where neither driver nor tool tells.
+    None if neither driver nor tool tells.
     """
 
     pfc: tuple[int, ...] | None = None

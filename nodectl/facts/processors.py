@@ -40,7 +40,7 @@ def cpu_set(text: str) -> frozenset[int]:
 
 
 def parse_lscpu(text: str) -> Cpu:
-    """`lscpu` in the C locale; ParseError where the number of CPUs is missing or a count is no number."""
+    """`lscpu` in the C locale; ParseError if the number of CPUs is missing or a count is no number."""
     fields: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         key, colon, value = line.partition(":")
@@ -151,7 +151,7 @@ _SHM = Command("df-shm", ("df", "-kP", _SHM_MOUNT))
 class Memory:
     """The host's memory, swap and huge pages, and the size of its /dev/shm.
 
-    `shm_mib` is the size of /dev/shm, None where it is no file system of its own.
+    `shm_mib` is the size of /dev/shm, None if it is no file system of its own.
     """
 
     total_mib: int

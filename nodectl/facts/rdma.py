@@ -84,7 +84,7 @@ class IbPort:
 
 
 def ports_in(facts: Mapping[str, object]) -> tuple[IbPort, ...]:
-    """Return a host's RDMA ports among its facts; none where there are none, or nobody could look."""
+    """Return a host's RDMA ports among its facts; none if there are none, or nobody could look."""
     value = facts.get("ib_ports")
     return tuple(port for port in value if isinstance(port, IbPort)) if isinstance(value, tuple) else ()
 
@@ -109,7 +109,7 @@ def _row(line: str) -> tuple[str, int | None, str, str] | None:
 
 
 def read_sysfs(text: str) -> dict[str, Device]:
-    """Each device by its name; Absent where there is none with a port."""
+    """Each device by its name; Absent if there is none with a port."""
     devices: dict[str, Device] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         row = _row(line)
@@ -205,7 +205,7 @@ def _first(recording: Recording) -> Iterable[IbPort]:
 
 
 def sysfs_devices(recording: Recording) -> dict[str, Device]:
-    """Return the RDMA devices in sysfs by name; Absent where the kernel has none."""
+    """Return the RDMA devices in sysfs by name; Absent if the kernel has none."""
     return parse(read_sysfs, output(recording, "ib-sysfs", _NO_DEVICE))
 
 
@@ -363,7 +363,7 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 
 def _ipv4(gid: str) -> str | None:
-    """Return the IPv4 address that a GID carries in its last four bytes; None where it carries none."""
+    """Return the IPv4 address that a GID carries in its last four bytes; None if it carries none."""
     if "ffff" not in gid.lower():  # it stands before every such address, and reading an address is slow
         return None
     if (match := _MAPPED.fullmatch(gid)) is not None:  # the kernel's form
@@ -431,7 +431,7 @@ PKEYS_FACT = text_fact(
 class SoftRoce:
     """Software RDMA devices, which tests use, and whether this host could have one.
 
-    The devices' names, rxe_INTERFACE; `cannot` is why the host can have none, empty where it can.
+    The devices' names, rxe_INTERFACE; `cannot` is why the host can have none, empty if it can.
     """
 
     devices: tuple[str, ...]

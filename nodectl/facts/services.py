@@ -189,7 +189,7 @@ _UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60
 class TimeService:
     """Programs that keep the clock, and how far off the one that runs says it is.
 
-    The time services that run, and how many seconds off they say the clock is, None where none says. `own_clock` is
+    The time services that run, and how many seconds off they say the clock is, None if none says. `own_clock` is
     false in a container, which has its machine's clock.
     """
 
@@ -260,7 +260,7 @@ systemctl is-active {TIMER} 2>/dev/null || echo
 class HealthTimer:
     """The timer by which a node looks at its own health, and how old its file is.
 
-    `state` as systemctl says it, empty where no systemd runs; `age_s` of the file, None where there is none.
+    `state` as systemctl says it, empty if no systemd runs; `age_s` of the file, None if there is none.
     """
 
     state: str

@@ -30,7 +30,7 @@ SYSCTL_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Sysctl:
-    """One kernel setting; `value` None where this kernel view has none, `fixed` says why it cannot be set here.
+    """One kernel setting; `value` None if this kernel view has none, `fixed` says why it cannot be set here.
 
     `unknown`: no kernel of this version has it, so far as can be told.
     """
@@ -115,7 +115,7 @@ class SysctlFiles:
     values: Mapping[str, BootValue]
 
     def of(self, key: str) -> BootValue | None:
-        """Return the value of a setting by any of its spellings; None where no file names it."""
+        """Return the value of a setting by any of its spellings; None if no file names it."""
         return self.values.get(proc_path(key))
 
 
@@ -199,7 +199,7 @@ class LoginLimits:
     """The limits that a fresh login gets, read by root: an older session's say nothing of the files.
 
     The lower of soft and hard of `user`'s fresh login, and of the session that asked, in limits.conf's units.
-    `uses_pam` is that of the SSH server of the session, None where it could not be asked, or where both are alike.
+    `uses_pam` is that of the SSH server of the session, None if it could not be asked, or if both are alike.
     """
 
     user: str

@@ -32,7 +32,7 @@ class Disk:
     """Room on the host: the root file system, and the one of nodectl's state folder.
 
     `root` is for everybody, `state` where nodectl keeps its state on the host, `log` /var/log's file system.
-    Percentages of inodes in use; None where the file system has no fixed number of them.
+    Percentages of inodes in use; None if the file system has no fixed number of them.
     """
 
     root_size_mib: int

@@ -84,7 +84,7 @@ def _read_versions(recording: Recording) -> Versions:
     unavailable: dict[str, str] = {}
 
     def version(name: str, read: Callable[[], str | None], why: str) -> str | None:
-        """One version; where there is none, why."""
+        """One version; if there is none, why."""
         try:
             value, reason = read(), why
         except (AbsentError, UnknownError, ParseError) as error:
@@ -118,7 +118,7 @@ def _read_versions(recording: Recording) -> Versions:
 
 
 def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
-    """Return the venv's folder, versions by name, and why there are none where it could not be looked into."""
+    """Return the venv's folder, versions by name, and why there are none if it could not be looked into."""
     values: dict[str, str] = {}
     try:
         text = output(recording, "venv")
@@ -298,7 +298,7 @@ _LINES = re.compile(r"glibc (?P<glibc>[\d.]*)\nzone (?P<zone>\S*)\noffset (?P<of
 class Userland:
     """Things of the distribution that programs find beside the kernel: the C library and the time zone.
 
-    `glibc` is None where the C library is another one; `time_zone` a name of the tz database, else the offset.
+    `glibc` is None if the C library is another one; `time_zone` a name of the tz database, else the offset.
     """
 
     glibc: str | None

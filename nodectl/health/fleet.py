@@ -63,7 +63,7 @@ def look(
 ) -> Health:
     """Facts against profiles, for all hosts at once; `names` go before the hosts' own profile variables.
 
-    `site` are the checks of its own that a site has beside its inventory, None where there is no inventory.
+    `site` are the checks of its own that a site has beside its inventory, None if there is no inventory.
     """
     before = state.read()
     occasions = REPLAYED if source.recorded is not None else LIVE

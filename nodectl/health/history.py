@@ -33,7 +33,7 @@ class StateFile:
         self.path = folder / f"{hashlib.sha256(fleet.encode()).hexdigest()[:16]}.json"
 
     def read(self) -> dict[str, HostState]:
-        """Host → state; nothing where there was no look yet, or the file cannot be read as one."""
+        """Host → state; nothing if there was no look yet, or the file cannot be read as one."""
         try:
             return _decode(json.loads(self.path.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):

@@ -34,7 +34,7 @@ from nodectl.profiles.compat import IncompatibleError
 from nodectl.profiles.host import of_host
 from nodectl.profiles.resolve import Resolved
 
-# what a recording holds; it may have what only root sees, also where no profile says so
+# what a recording holds; it may have what only root sees, also if no profile says so
 REPLAYED: tuple[Occasion, ...] = ("always",)
 LIVE: tuple[Occasion, ...] = (*REPLAYED, "live")
 VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
@@ -45,7 +45,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The profiles of a host, None where they are not known; and the findings about them.
+    """The profiles of a host, None if they are not known; and the findings about them.
 
     `refused`: the inventory names profiles or values that cannot be used.
     """
@@ -108,7 +108,7 @@ def order_of(
 ) -> Order:
     """Return what to ask of the host on these occasions: what the judgements read, all of them where None.
 
-    `site` are the site's own checks, None where they are not looked for. UsageError where the host's `nodectl_health`
+    `site` are the site's own checks, None if they are not looked for. UsageError if the host's `nodectl_health`
     is not one.
     """
     wanted, policy = wanted_of(host, names, extra_dirs), policy_of(host.name, host.variables)
@@ -138,7 +138,7 @@ def order_of(
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
     """Return the kernel settings to read, and whether there are GPUs.
 
-    A recording is read as if, where no profile says so.
+    A recording counts as one of a host with GPUs if no profile says otherwise.
     """
     resolved = wanted.resolved
     if resolved is None:

@@ -28,7 +28,7 @@ class _Strict(BaseModel):
 
 
 class Accepted(_Strict):
-    """Findings that somebody answers for until a day: of one check, of all its subjects where none is named."""
+    """Findings that somebody answers for until a day: of one check, of all its subjects if none is named."""
 
     check: str
     subject: str | None = None
@@ -97,7 +97,7 @@ def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
 
 
 def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:
-    """Raise UsageError where the policy accepts findings of a check of the site's own that is none of these."""
+    """Raise UsageError if the policy accepts findings of a check of the site's own that is none of these."""
     for rule in policy.accept:
         if rule.check.startswith(SITE) and rule.check not in site:
             reason = f"{VARIABLE} of {host}: accept: no check {rule.check!r} beside the inventory"

@@ -55,7 +55,7 @@ class SiteCheck:
 
 
 def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:
-    """Read the checks beside the inventories; UsageError with the file, what is wrong with it, and what to do."""
+    """Read the checks next to the inventories; UsageError with the file, what is wrong with it, and what to do."""
     beside = (Path(source).parent / FOLDER for source in inventory_sources if "," not in source)
     checks: dict[str, SiteCheck] = {}
     for folder in {folder.resolve(): folder for folder in beside if folder.is_dir()}.values():

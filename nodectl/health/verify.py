@@ -38,7 +38,7 @@ class Verification:
         return script(self.order.commands, self.nonce, budget_s=_BUDGET_S).decode()
 
     def findings(self, output: bytes, *, asked: float, ended: float, heard: float) -> tuple[Finding, ...]:
-        """Return it as of `nodectl health`, of the chosen roles; ParseError where the output is not whole.
+        """Return it as of `nodectl health`, of the chosen roles; ParseError if the output is not whole.
 
         `asked` and `heard` are our clock before and after the task, `ended` is the host's when the script had ended:
         only what is left of the task without the script makes the comparison of the clocks uncertain.
@@ -99,7 +99,7 @@ def _roles_of(check: Check) -> frozenset[str]:
 
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
-    """Return the roles that a run's tags name; None where they name all."""
+    """Return the roles that a run's tags name; None if they name all."""
     all_roles = {role for check in checks().values() for role in _roles_of(check)}
     chosen = all_roles if {"all", "tagged", "always"} & set(run) or not run else all_roles & set(run)
     return None if chosen == all_roles and not all_roles & set(skipped) else tuple(sorted(chosen - set(skipped)))

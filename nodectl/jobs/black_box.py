@@ -96,7 +96,7 @@ def _link_lines(before: str, after: str) -> list[str]:
 
 
 def _full_lines(pressure: str) -> list[str]:
-    """Return the line on the time in which all processes waited for memory, where there was some in 10 s."""
+    """Return the line on the time in which all processes waited for memory, if there was some in 10 s."""
     return [line for line in pressure.splitlines() if line.startswith("full ") and " avg10=0.00" not in f" {line}"]
 
 

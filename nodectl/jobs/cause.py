@@ -290,7 +290,7 @@ _AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
 
 
 def _unmet(first: Failure, hosts: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
-    """Blame the likeliest rank that did not find the store, or is named as missing; None where none found it."""
+    """Blame the likeliest rank that did not find the store, or is named as missing; None if none found it."""
     came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
     living = {int(rank["rank"]): doing(rank) for host in hosts for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
@@ -447,7 +447,7 @@ def _never_meet(
 
 
 def _behind(first: Failure, calls: Calls, hosts: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
-    """Blame the rank that by the flight recorders began fewer collectives than the others, where nothing else tells."""
+    """Blame the rank that by the flight recorders began fewer collectives than the others, if nothing else tells."""
     lines = [f"flight recorder: {calls.line(rank)}" for rank in sorted(calls.at)][:_MOST_NAMED]
     if calls.behind and first.category == "collective_timeout":
         first = _moved(first, calls.behind[0], hosts)

@@ -75,7 +75,7 @@ def _script_at(engine: str, launcher: Launcher, argv: Sequence[str]) -> int:
 
 
 def of_module(engine: str, module: str, args: Sequence[str]) -> tuple[str, ...]:
-    """ARGV that starts a module; UsageError where the engine knows none."""
+    """ARGV that starts a module; UsageError if the engine knows none."""
     if engine == COMMAND:
         raise UsageError("-m is for Python modules", f"nodectl launch --engine command -- python -m {module}")
     return "--module", module, *args

@@ -44,7 +44,7 @@ def bind_nics(
 ) -> tuple[Surroundings, tuple[str, ...]]:
     """Give hosts their adapters, with lines that say why; hosts without RDMA devices and GPUs are not asked.
 
-    JobError where each rank's own is asked for (`gpu`) and cannot be told; then all hosts are asked.
+    JobError if each rank's own is asked for (`gpu`) and cannot be told; then all hosts are asked.
     """
     asked = tuple(host for host in hosts if mode == GPU or host.name in surroundings.rdma_hosts)
     if mode == NONE or not asked:
@@ -112,7 +112,7 @@ def _none(why: str) -> Adapters:
 
 
 def _by_gpu(node: NodeTopology | None, ports: Sequence[IbPort]) -> tuple[str, ...]:
-    """Return, by GPU, the ports of its NIC; () where one has none."""
+    """Return, by GPU, the ports of its NIC; () if one has none."""
     if node is None:
         return ()
     devices = [node.gpu_nic[gpu.name].devices for gpu in node.gpus]

@@ -37,10 +37,10 @@ _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 
 @dataclass(frozen=True, slots=True)
 class PlanHost:
-    """A host of the job in rank order; `interface` is empty where the launcher is to choose.
+    """A host of the job in rank order; `interface` is empty if the launcher is to choose.
 
     `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose. `venv` is its
-    environment where that is not the plan's.
+    environment if that is not the plan's.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Container:
 class Start:
     """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
 
-    `module`: the script is a module's name. `chdir` is a folder that the hosts have; empty where the code is copied.
+    `module`: the script is a module's name. `chdir` is a folder that the hosts have; empty if the code is copied.
     `trace` is the profiler (torch, nsys).
     """
 
@@ -188,7 +188,7 @@ def check_lease(lease_s: float) -> float:
 
 
 def check_interface(asked: str | None) -> str | None:
-    """Return a name as it is, or a network (`10.1.0.0/16`) in its own form; raise UsageError where it is neither."""
+    """Return a name as it is, or a network (`10.1.0.0/16`) in its own form; raise UsageError if it is neither."""
     if asked is None:
         return None
     if "/" not in asked:
@@ -359,7 +359,7 @@ def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -
 
 
 def one_venv(hosts: Sequence[Host], launcher: str, asked: str | None) -> str:
-    """Return the environment of all hosts, for what starts on them alike; raise UsageError where there are several."""
+    """Return the environment of all hosts, for what starts on them alike; raise UsageError if there are several."""
     venvs: dict[str, list[str]] = {}
     for host in hosts:
         venvs.setdefault(venv_of(host.variables, launcher, asked), []).append(host.name)

@@ -90,7 +90,7 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
 
 
 def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Give candidates the interface that topology would take, where nobody named one and all share a network.
+    """Give candidates the interface that topology would take, if nobody named one and all share a network.
 
     Else each keeps the one by which it was reached, which may be for management alone.
     """

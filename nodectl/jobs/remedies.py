@@ -1,4 +1,4 @@
-"""What to do about each class of a job's end, in words that can be typed where there is something to type."""
+"""What to do about each class of a job's end, in words that can be typed if there is something to type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Advice:
     of_nobody: bool = False
 
     def find(self, failure: Failure, text: str) -> re.Match[str] | None:
-        """Return the place in `text` that matches; None where this is advice about something else."""
+        """Return the place in `text` that matches; None if this is advice about something else."""
         if (self.classes and failure.category not in self.classes) or (self.of_nobody and failure.rank is not None):
             return None
         return re.search(self.sign, text, re.MULTILINE)
@@ -52,7 +52,7 @@ def advice() -> tuple[Advice, ...]:
 
 
 def remedy_of(failure: Failure, job_id: str = "last") -> str:
-    """Return what to do about a failure of this job; empty where there is nothing to say."""
+    """Return what to do about a failure of this job; empty if there is nothing to say."""
     text = "\n".join((failure.message, *failure.evidence))
     of_class = classes().get(failure.category, {"remedy": ""})["remedy"].format(host=failure.host, job=job_id)
     if failure.category == "xid" and (xid := _XID.search(text)):

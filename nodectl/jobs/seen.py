@@ -15,7 +15,7 @@ _MOST = 50
 
 
 def note_jobs(fleet: str, ids: Iterable[str], *, started: bool = False) -> None:
-    """Keep them, the newest first; where that cannot be, nothing is kept."""
+    """Keep them, the newest first; if that cannot be, nothing is kept."""
     for place in (_place(fleet), *([_place(fleet, "started")] if started else [])):
         seen_ids = _read(place)
         kept = sorted({*seen_ids, *ids}, reverse=True)[:_MOST]

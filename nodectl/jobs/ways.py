@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Hold what is started: `code` is None where the hosts have it; `paths` must be there; `name` is the program's."""
+    """Hold what is started: `code` is None if the hosts have it; `paths` must be there; `name` is the program's."""
 
     code: Code | None
     script: str
@@ -86,7 +86,7 @@ def _words(asked: Asked) -> tuple[str, ...]:
 
 
 def _with_bundled(asked: Asked, argv: tuple[str, ...]) -> tuple[tuple[str, ...], Code | None]:
-    """Put the file of a program that nodectl ships into the words, with its code; None where none is named."""
+    """Put the file of a program that nodectl ships into the words, with its code; None if none is named."""
     if asked.engine == TORCHRUN:
         return argv, None
     if asked.engine == COMMAND:

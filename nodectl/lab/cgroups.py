@@ -83,7 +83,7 @@ def slow_down(lab_group: str, name: str, pid: int) -> None:
 
 
 def cpu_group_of(pid: int) -> str:
-    """Return the process's group in version 1's CPU hierarchy, below its root; empty where there is none."""
+    """Return the process's group in version 1's CPU hierarchy, below its root; empty if there is none."""
     for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, place = line.split(":", 2)
         if "cpu" in controllers.split(","):

@@ -1,6 +1,6 @@
 """Hosts with any GPUs of the catalogue, composed: what nvidia-smi and lspci print there, over a bundled recording.
 
-Nobody recorded these outputs: a bundled host's are made anew with the names, PCI ids, memory and links of other cards.
+Nobody recorded these outputs: a bundled host's are made again with the names, PCI ids, memory and links of other cards.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Box:
 
 
 def recording(box: Box) -> Recording:
-    """Return a host that wears the box: a bundled recording's, with the outputs on GPUs made anew."""
+    """Return a host that wears the box: a bundled recording's, with the outputs on GPUs made again."""
     name = "h100-8" if box.switched else "rtx4090-3"
     base = read_host(bundled()[name] / _HOST, _HOST, "")
     texts = {
@@ -101,7 +101,7 @@ def recording(box: Box) -> Recording:
 
 
 def fleet_of(text: str, folder: Path) -> RecordedFleet:
-    """Write into `folder` a host with the GPUs of a short form, as `4 x rtx4090`; ProfileError where that is none."""
+    """Write into `folder` a host with the GPUs of a short form, as `4 x rtx4090`; ProfileError if that is none."""
     write_host(folder, replace(host_of(text), host=_HOST))
     fleet = open_recording(str(folder))
     profiles = {**open_recording("rtx4090-3").profiles, "hardware": text}

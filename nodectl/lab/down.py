@@ -21,7 +21,7 @@ _REMOVALS = 4
 
 
 def down(folder: LabFolder) -> bool:
-    """Remove every trace of the lab; False where there was none. Safe to repeat, and after any crash."""
+    """Remove every trace of the lab; False if there was none. Safe to repeat, and after any crash."""
     existed = folder.path.exists()
     state = None
     with contextlib.suppress(LabError):  # a damaged journal: the search for processes and mounts finds the rest

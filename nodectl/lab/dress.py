@@ -32,7 +32,7 @@ _GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig"
 _OWN = {"venv": VENV}
 # a folder of data, none that a lab host has itself
 _FREE = re.compile("/(data|datasets|lustre|scratch|shared|work)[0-9]*")
-# what a host is taken for where the recording does not say
+# what a host is taken for if the recording does not say
 _PROFILES = {"hardware": "unknown", "stack": "cpu", "tuning": "stock"}
 
 
@@ -114,7 +114,7 @@ def hardware_commands() -> tuple[Command, ...]:
 
 
 def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
-    """Dress the hosts in the recorded ones in turn; LabError where one cannot be read or holds no hardware."""
+    """Dress the hosts in the recorded ones in turn; LabError if one cannot be read or holds no hardware."""
     keys = {entry.key for entry in hardware_commands()}
     garments = {host: _garment(fleet, host, folder, keys) for host, folder in fleet.hosts.items()}
     worn = list(garments)

@@ -35,7 +35,7 @@ def lab_of(hosts: Sequence[Host]) -> LabFolder | None:
 
 
 def set_rate(folder: LabFolder, rate_bits: int) -> None:
-    """Shape every link of the lab anew, each way; 0 takes the shaping away."""
+    """Shape every link of the lab again, each way; 0 takes the shaping away."""
     with locked():
         state = folder.running()
         _refuse(folder, state)
@@ -81,7 +81,7 @@ class _Rates:
     folder: LabFolder
     before: int
     over: bool = False
-    # also where that failed half-way, which the journal does not tell
+    # also if that failed half-way, which the journal does not tell
     touched: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -19,7 +19,7 @@ _MAX_NETEM_PACKETS = 10**7
 
 
 def kernel_has_netem(namespace: Path) -> bool:
-    """Try it, in the network namespace where nobody is hurt."""
+    """Try it, in the network namespace if nobody is hurt."""
     with inside_network(namespace):
         command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
         tried = subprocess.run(command, capture_output=True, check=False)

@@ -29,7 +29,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """Return the process that has `pid` now; ProcessLookupError where none has."""
+        """Return the process that has `pid` now; ProcessLookupError if none has."""
         return cls(pid, _start_time(pid))
 
     @property
@@ -79,7 +79,7 @@ class LabState:
     complete: bool = False
 
     def host(self, name: str) -> HostRecord:
-        """Return the host of that name; an error that lists them where there is none."""
+        """Return the host of that name; an error that lists them if there is none."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -167,7 +167,7 @@ class LabFolder:
         return self.path / "id_ed25519"
 
     def read(self) -> LabState | None:
-        """Return the journal, or None where there is no lab; LabError where it cannot be read."""
+        """Return the journal, or None if there is no lab; LabError if it cannot be read."""
         try:
             return _from_json(json.loads(self.journal.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -181,7 +181,7 @@ class LabFolder:
         return state
 
     def running(self) -> LabState:
-        """Return the journal of a lab that is up; an error where none is."""
+        """Return the journal of a lab that is up; an error if none is."""
         state = self.read()
         if state is None or not state.complete:
             others = sorted(path.parent.name for path in self.path.parent.glob("*/lab.json") if path != self.journal)

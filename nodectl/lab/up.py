@@ -307,7 +307,7 @@ def _require(spec: LabSpec) -> None:
 
 
 def _distribution_family() -> str:
-    """Return `debian`, `fedora`, `arch` or `suse`; debian where it cannot be told."""
+    """Return `debian`, `fedora`, `arch` or `suse`; debian if it cannot be told."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

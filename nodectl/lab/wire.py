@@ -93,7 +93,7 @@ class Star:
                 _write(target, packet)
 
     def wait_s(self, now_ns: int) -> float | None:
-        """Return the seconds until the next packet is due; None where none is on its way."""
+        """Return the seconds until the next packet is due; None if none is on its way."""
         return max(0, self.travelling[0][0] - now_ns) / _NS if self.travelling else None
 
     def _add(self, due_ns: int, target: Port, packet: bytes, *, crossed: bool) -> None:
@@ -102,7 +102,7 @@ class Star:
 
 
 def carry(star: Star, cut_file: Path) -> None:
-    """Carry packets until the uplink is taken away; SIGHUP reads `cut_file` anew."""
+    """Carry packets until the uplink is taken away; SIGHUP reads `cut_file` again."""
     by_descriptor = {port.descriptor: port for port in star.ports.values()}
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)

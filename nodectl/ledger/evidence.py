@@ -47,9 +47,9 @@ BUG_REPORT = Command("nvidia-bug-report", script("nvidia-bug-report", _REPORT).a
 
 
 def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path | None:
-    """Keep the recording for the findings that a reset would end; None where there is none, or all were kept before.
+    """Keep the recording for the findings that a reset would end; None if there is none, or all were kept before.
 
-    OSError where the state folder takes no more: then nothing of it stays there.
+    OSError if the state folder takes no more: then nothing of it stays there.
     """
     wanted = [finding for finding in findings if finding.ends_traces]
     marks = {_mark(finding, recording) for finding in wanted}

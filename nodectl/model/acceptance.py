@@ -139,7 +139,7 @@ class Acceptance:
     taken: tuple[Taken, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a time is none that a calendar has: it may be somebody's document."""
+        """Raise ValueError if a time is none that a calendar has: it may be somebody's document."""
         for name, seconds in (("began", self.began), ("ended", self.ended)):
             if seconds is not None and not 0 <= seconds < _LATEST_S:
                 raise ValueError(f"{name}: {seconds} is not a time in seconds since 1970")

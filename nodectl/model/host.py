@@ -9,7 +9,7 @@ from typing import Literal
 class Host:
     """One host of the inventory.
 
-    `address` is `ansible_host` rendered, else the name; `port` and `user` are None where the inventory is silent.
+    `address` is `ansible_host` rendered, else the name; `port` and `user` are None if the inventory is silent.
     """
 
     name: str

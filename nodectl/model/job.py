@@ -28,7 +28,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that went wrong; `rank` is the training program's, None where the whole host or its launcher failed.
+    """One thing that went wrong; `rank` is the training program's, None if the whole host or its launcher failed.
 
     `kind` is one of time_limit, signal, exception, exit, start, left, rebooted, host_lost, supervisor,
     link, launcher, communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time`

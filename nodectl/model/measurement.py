@@ -74,7 +74,7 @@ class MeasurementKind:
 
     @property
     def formatted(self) -> tuple[str, ...]:
-        """The conditions that `shown` names, where it is a format; ValueError where it is none."""
+        """The conditions that `shown` names, where it is a format; ValueError if it is none."""
         fields = Formatter().parse(self.shown) if isinstance(self.shown, str) else ()
         return tuple(name for _, name, _, _ in fields if name)
 
@@ -83,7 +83,7 @@ class MeasurementKind:
         return next((unit for unit in self.units if unit.name == name), Unit(name))
 
     def lower_is_better(self, unit: str) -> bool | None:
-        """Return None where neither the declaration nor the unit says which of two values is the better one."""
+        """Return None if neither the declaration nor the unit says which of two values is the better one."""
         declared = self.unit(unit).lower_is_better
         return lower_is_better(unit) if declared is None else declared
 
@@ -135,7 +135,7 @@ def _is_given(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One measurement then and now; `outside_spreads` is None where a spread is not known."""
+    """One measurement then and now; `outside_spreads` is None if a spread is not known."""
 
     probe: str
     hosts: tuple[str, ...]

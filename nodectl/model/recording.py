@@ -15,7 +15,7 @@ class Command:
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
     `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of
     devices. `waits`: it asks a service, or a file system of another host. `newest`: of more than fits the end is kept.
-    `program` is a file that the host must have to run it; it is sent where it is not there (`recordings/programs.py`).
+    `program` is a file that the host must have to run it; it is sent if it is not there (`recordings/programs.py`).
     """
 
     key: str
@@ -36,7 +36,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Output of one command; `exit_status` is None where it was cut or never ended, 127 where it is not installed.
+    """Output of one command; `exit_status` is None if it was cut or never ended, 127 if it is not installed.
 
     `recorded`: a lab host answered it from the recording that it is dressed in.
     """
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All entries of one host; `clock_offset_s` is its clock minus ours, None where nobody compared them.
+    """All entries of one host; `clock_offset_s` is its clock minus ours, None if nobody compared them.
 
     `clock_error_s` bounds the offset: the time between asking and hearing the host's clock. `recorded` names the
     recording that this was read from, or in which the lab host is dressed; None for what a host itself says. `time` is

@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Return the worst of them; OK where there is none."""
+    """Return the worst of them; OK if there is none."""
     return min(statuses, key=lambda status: status.rank, default=Status.OK)
 
 

@@ -8,7 +8,7 @@ from nodectl.model.finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class NodeGpu:
-    """One GPU by its name in the matrix (`GPU0`); None where nothing told."""
+    """One GPU by its name in the matrix (`GPU0`); None if nothing told."""
 
     name: str
     model: str | None = None
@@ -34,7 +34,7 @@ class NodeNic:
 
 @dataclass(frozen=True, slots=True)
 class GpuNic:
-    """The NIC that a GPU should use; `nic` is None where it has none. `devices` are those of all its ports."""
+    """The NIC that a GPU should use; `nic` is None if it has none. `devices` are those of all its ports."""
 
     nic: str | None
     device: str | None
@@ -90,7 +90,7 @@ class Trunk:
 class FabricGraph:
     """Hold what is known of the fabric, and from where.
 
-    `trunks_known` is False where the source sees the hosts' own switches only. `direct` are host pairs without a switch
+    `trunks_known` is False if the source sees the hosts' own switches only. `direct` are host pairs without a switch
     between them. `hosts` were seen, `missing` looked for in vain; `nameless` are adapters that carry no host's name.
     """
 
@@ -176,5 +176,5 @@ def meaning(link: str) -> str:
 
 
 def between(links: Mapping[str, Mapping[str, str]], a: str, b: str) -> str:
-    """Return the class between two, whichever of them has a row; empty where the matrix does not say."""
+    """Return the class between two, whichever of them has a row; empty if the matrix does not say."""
     return links.get(a, {}).get(b) or links.get(b, {}).get(a) or ""

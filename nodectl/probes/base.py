@@ -101,9 +101,9 @@ Run = Callable[[Transport, Sequence[Host], Own, Note], ProbeResult]
 class Probe(Generic[Own]):
     """One probe, declared as `PROBE` in a file below nodectl/probes, and found by being there.
 
-    `summary` is its line in lists, `help` the rest of its own --help. `usual` is what is measured where nothing is
+    `summary` is its line in lists, `help` the rest of its own --help. `usual` is what is measured if nothing is
     asked for, `least` what is left of it for a short budget, `cost_s` the seconds of such an amount on one host, or of
-    one round of pairs. `in_a_trial` is what `tune trial` measures in one turn, where that is not the usual, once.
+    one round of pairs. `in_a_trial` is what `tune trial` measures in one turn, if that is not the usual, once.
 
     `floors` names the conditions by which a hardware profile's floor may be chosen, besides those that identify a
     measurement. `feels` are the settings of a tuning that its values can change with: groups, or parts such as

@@ -24,7 +24,7 @@ def share_s(left_s: float, probes_left: int) -> float:
 
 
 def left_s(ends_at: float | None) -> float | None:
-    """Return the seconds until a moment of the monotonic clock; None where there is no such limit."""
+    """Return the seconds until a moment of the monotonic clock; None if there is no such limit."""
     return None if ends_at is None else ends_at - time.monotonic()
 
 

@@ -52,7 +52,7 @@ class Played:
 
 
 def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
-    """Run the client on the first of the pair and the server on the second, which is ended where the client fails."""
+    """Run the client on the first of the pair and the server on the second, which is ended if the client fails."""
     client, server = pair
     args = ["serve", "--address", server.address, "--port", str(duet.port), *duet.args]
     serving = Background(transport, server.host, duet.module, args, duet.deadline_s + LISTEN_S)

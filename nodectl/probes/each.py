@@ -79,7 +79,7 @@ def planned(
     cost_s: Callable[[Amount, Node], float],
     described: Callable[[Sequence[Node]], str],
 ) -> Plan | ProbeResult:
-    """Return what to run within the budget, where no host can be measured the findings that say why.
+    """Return what to run within the budget, if no host can be measured the findings that say why.
 
     `described` names for the operator what is measured of these nodes.
     """

@@ -18,9 +18,9 @@ _DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A host's side of a probe; None where the tool is not there.
+    """A host's side of a probe; None if the tool is not there.
 
-    `machine` is the same for hosts that are containers of one machine, or of a lab; empty where it is not known.
+    `machine` is the same for hosts that are containers of one machine, or of a lab; empty if it is not known.
     """
 
     host: Host

@@ -67,7 +67,7 @@ class Events:
         return [event for event in list(self.all) if event["event"] == kind]
 
     def wait(self, kind: str, timeout_s: float | None) -> Event | None:
-        """Return the first event of this kind; None where the run ended, or the time is over, without it."""
+        """Return the first event of this kind; None if the run ended, or the time is over, without it."""
         with self._arrived:
             self._arrived.wait_for(lambda: bool(self.of(kind) or self.of("end")), timeout_s)
         return next(iter(self.of(kind)), None)
@@ -78,7 +78,7 @@ class Events:
         return lines[-1].strip()[:_COMPLAINT_CHARS] if lines else ""
 
     def cut(self) -> str:
-        """Return why what came last cannot be read; "" where it ended with a whole event."""
+        """Return why what came last cannot be read; "" if it ended with a whole event."""
         try:
             self._reader.end()
         except FrameError as error:
@@ -164,7 +164,7 @@ def failure(done: CommandResult, events: Events) -> tuple[str, str]:
     try:
         number = signal.Signals((done.exit_status or 0) - _SIGNALLED)
     except ValueError:
-        # a python3 that is there and starts nothing, as pyenv's where no version is chosen
+        # a python3 that is there and starts nothing, as pyenv's if no version is chosen
         remedy = done.remedy or (INSTALL_PYTHON if done.exit_status == _NO_PROGRAM else "")
         return complaint or done.error or f"exit status {done.exit_status}", remedy
     # what it printed last need not be why, but a program that ends itself says it there

@@ -126,7 +126,7 @@ def asks_for_link(measurement: Measurement, hardware: Hardware) -> bool:
 
 
 def _gpu(measurement: Measurement) -> str:
-    """Return the device that was measured, or that all are which took part; empty where it is not told."""
+    """Return the device that was measured, or that all are which took part; empty if it is not told."""
     return str(measurement.conditions.get("device") or "")
 
 
@@ -233,7 +233,7 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
 
 
 def _has_nvls(measurement: Measurement) -> bool | None:
-    """Return whether NVLink's switches add up; None where it is not known what NCCL chose."""
+    """Return whether NVLink's switches add up; None if it is not known what NCCL chose."""
     nvls, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
     if isinstance(nvls, bool):
         return nvls
@@ -245,7 +245,7 @@ def _plain(value: object) -> object:
 
 
 def floor_size(floor: Floor) -> int | None:
-    """Its size in bytes; None where it names none, ValueError where that is no size."""
+    """Its size in bytes; None if it names none, ValueError if that is no size."""
     return size_bytes(str(floor.conditions["size"])) if "size" in floor.conditions else None
 
 
@@ -273,7 +273,7 @@ def _unit(unit: str) -> str:
 
 
 def _in_unit(floor: Floor, unit: str) -> Floor | None:
-    """Return the same floor in the unit of a measurement; None where they measure different things."""
+    """Return the same floor in the unit of a measurement; None if they measure different things."""
     unit_of_floor, wanted = _unit(floor.unit), _unit(unit)
     if unit_of_floor == wanted:
         return floor
@@ -421,7 +421,7 @@ def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]
 
 
 def _link(transport: Transport, host: Host) -> GpuLink | None:
-    """Return None where it cannot be told: no floor that depends on it holds then."""
+    """Return None if it cannot be told: no floor that depends on it holds then."""
     facts = facts_named(*_LINK_SUBJECTS)
     recording = collect(transport, host, commands_for(host, facts))
     if not isinstance(recording, Recording):

@@ -32,7 +32,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Hold what became of one member: `done` is None where the host did not answer any more."""
+    """Hold what became of one member: `done` is None if the host did not answer any more."""
 
     member: Member
     done: CommandResult | None
@@ -80,7 +80,7 @@ def play(
 
 
 def culprits(played: Sequence[Played]) -> list[Played]:
-    """Return the members that failed by themselves, else those that saw another fail; empty where all went well."""
+    """Return the members that failed by themselves, else those that saw another fail; empty if all went well."""
     failed = [member for member in played if not member.ok]
     return [member for member in failed if not member.blames_peer] or [
         member for member in failed if not member.was_ended

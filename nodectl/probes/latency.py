@@ -116,7 +116,7 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
         "duration_s": options.duration_s,
         "repetitions": len(runs),
         "values_us": middles,
-        # there and back, where both ends have the same clock: nobody could tell them apart otherwise
+        # there and back, if both ends have the same clock: nobody could tell them apart otherwise
         "one_way_us": [round(median(way[side] for way in ways), 3) for side in (0, 1)] if ways else None,
         "mtu": [endpoint.mtu for endpoint in ends],
         "addresses": [endpoint.address for endpoint in ends],
@@ -139,7 +139,7 @@ def _slow_trips(
     again: Callable[[Sequence[HostPair]], ProbeResult | None],
     shared: bool,
 ) -> tuple[Finding, ...]:
-    """Return what went wrong in measuring `again`, which says None where no time is left; then who is blamed.
+    """Return what went wrong in measuring `again`, which says None if no time is left; then who is blamed.
 
     Where hosts share a machine, the quickest round trip counts: the others may have waited for its processors.
     """
@@ -158,7 +158,7 @@ def _slow_trips(
 
 
 def _second_looks(inquiry: Inquiry, is_slow: Callable[[Suspect], bool]) -> Iterator[list[HostPair]]:
-    """Yield rounds that tell more of the suspects; none where nobody is slow enough to matter."""
+    """Yield rounds that tell more of the suspects; none if nobody is slow enough to matter."""
     while any(map(is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
         yield from rounds
 

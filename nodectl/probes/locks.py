@@ -211,7 +211,7 @@ def _refusal(host: str, subject: str, actual: str, status: Status = Status.FAILE
 
 
 def _release(transport: Transport, holders: Sequence[Background]) -> None:
-    """End what holds the hosts; where that takes long, the end of the connection does it."""
+    """End what holds the hosts; if that takes long, the end of the connection does it."""
     held = [(holder.host, holder.events.of("held")) for holder in holders if holder.done is None]
     until = time.monotonic() + _STOP_S
     for thread in [terminate(transport, host, int(events[0]["pid"]), _STOP_S) for host, events in held if events]:

@@ -21,7 +21,7 @@ _LOAD_EFFECT = math.log(2)
 _SHORT = 0.6
 # of a faster link one flow is not expected to carry more: its processors may not
 _OF_ONE_FLOW_GBIT_S = 10.0
-# the rate that the operator says the host's link has, where the kernel does not tell, or tells another
+# the rate that the operator says the host's link has, if the kernel does not tell, or tells another
 VARIABLE = "nodectl_link_rate"
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([kmgt]?)(?:bit)?(?:/s)?", re.IGNORECASE)
 # RDMA devices in software, whose rate means nothing
@@ -34,7 +34,7 @@ _REMEDY = (
 
 
 def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
-    """Return the link's rate by the inventory (`25gbit`), else by its interface; None where nobody tells."""
+    """Return the link's rate by the inventory (`25gbit`), else by its interface; None if nobody tells."""
     rate = _RATE.fullmatch(str(host.variables.get(VARIABLE, "")).strip())
     if rate:
         return float(rate[1]) * _GBIT_S[rate[2].lower()] or None

@@ -54,7 +54,7 @@ Kind = Text | Whole | Seconds | Choice
 class Option:
     """An option of the command line: a dataclass field's type, help and name.
 
-    `flag` is the option's name without dashes, where it is not the field's; `default` says in words what is taken where
+    `flag` is the option's name without dashes, if it is not the field's; `default` says in words what is taken if
     nothing is given, where the value itself would not say it.
     """
 
@@ -94,7 +94,7 @@ def declared(options: type) -> tuple[Declared, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 where they do not.
+    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 if they do not.
 
     `usual`: nobody asked for just these, so that others may be taken where they say more.
     """
@@ -118,7 +118,7 @@ def size(text: str, forms: str = "1KiB, 64MiB") -> int:
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Sizes in bytes, in the order given: `1KiB,64MiB`; ValueError where one is no size."""
+    """Sizes in bytes, in the order given: `1KiB,64MiB`; ValueError if one is no size."""
     return tuple(map(size, text.split(",")))
 
 

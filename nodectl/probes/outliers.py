@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 TOLERANCE = 0.15
 # of the others' own spread (as many standard deviations, had it a bell's shape), where that is wider
 _DEVIATIONS = 5.0
-# between two hosts, where no spread tells what is usual
+# between two hosts, if no spread tells what is usual
 _PAIR_TOLERANCE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A host below the others; `culprit` is False where it cannot be told who is right.
+    """A host below the others; `culprit` is False if it cannot be told who is right.
 
     `usual` is the median of so many `others`, `deviation` their robust standard deviation as a part of it.
     `beside` are the hosts of the same machine. They share what was measured: the value is then the machine's, unless
@@ -55,7 +55,7 @@ class Slow:
 
 
 def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
-    """Return the name of each host's hardware profile, empty where it has none: only hosts of one kind are compared."""
+    """Return the name of each host's hardware profile, empty if it has none: only hosts of one kind are compared."""
     # not at the top: profiles bring pydantic, which takes longer to import than the help of all probes
     from nodectl.profiles.host import hardware_name
 
@@ -63,7 +63,7 @@ def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
 
 
 def hardware_known(host: Host) -> Hardware | None:
-    """Return the host's hardware profile; None where the inventory names none, or one that cannot be read."""
+    """Return the host's hardware profile; None if the inventory names none, or one that cannot be read."""
     from nodectl.profiles.host import hardware_of
 
     try:
@@ -96,12 +96,12 @@ def _pair(values: Mapping[str, float]) -> dict[str, Slow]:
 
 
 def best_run(measurement: Measurement, runs_key: str) -> float:
-    """Return the best of the runs that stand under this condition; the value itself where none do."""
+    """Return the best of the runs that stand under this condition; the value itself if none do."""
     return max(_runs(measurement, runs_key))
 
 
 def usual_run(measurement: Measurement, runs_key: str) -> float:
-    """Return the median of the runs that stand under this condition; the value itself where none do."""
+    """Return the median of the runs that stand under this condition; the value itself if none do."""
     return median(_runs(measurement, runs_key))
 
 
@@ -152,7 +152,7 @@ class Comparison:
 
     @property
     def value_key(self) -> str:
-        """Return the condition whose runs stand for the value; empty where it stands for itself."""
+        """Return the condition whose runs stand for the value; empty if it stands for itself."""
         return self.runs if self.by_runs else ""
 
     def _slow_of(self, group: Mapping[str, Measurement], machines: Mapping[str, str]) -> Iterator[SlowOne]:
@@ -208,7 +208,7 @@ def worst_by_host(slow_ones: Iterable[SlowOne], hosts: Sequence[Host]) -> list[S
 def slow_finding(
     pair: SlowOne, subject: str, remedy: str, *, digits: str, other: str = "the other host has"
 ) -> Finding:
-    """Failed where there are enough others to know who is right; values are written with these `digits`."""
+    """Failed if there are enough others to know who is right; values are written with these `digits`."""
     measurement, one = pair
     others = "the median of the others is" if one.culprit else other
     usual = f"{one.usual:{digits}}"

@@ -1,4 +1,4 @@
-"""The probes that run where none is named: those for which the hosts have the means, while time lasts."""
+"""The probes that run if none is named: those for which the hosts have the means, while time lasts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _cost(probe: AnyProbe, rounds: int) -> Cost:
 
 
 def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:
-    """Return why it cannot be measured here; "" where it can, or where the hosts cannot tell."""
+    """Return why it cannot be measured here; "" if it can, or if the hosts cannot tell."""
     needed = 2 if probe.between_hosts and not (probe.has_ranks and any(_has_pair(host) for host in facts)) else 1
     if len(facts) < needed:
         return "only one host is selected"
@@ -93,7 +93,7 @@ def _has_pair(facts: Facts) -> bool:
 
 
 def _has(need: Need, facts: Facts) -> bool:
-    """Return whether the host has it, True also where it cannot tell: the probe will say why."""
+    """Return whether the host has it, True also if it cannot tell: the probe will say why."""
     subject, is_there = _MEANS[need]
     fact = facts.get(subject)
     if fact is None or (isinstance(fact, Unread) and fact.kind == "unknown"):

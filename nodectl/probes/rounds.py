@@ -30,7 +30,7 @@ def more(hosts: Sequence[Host]) -> str:
 
 
 def require_two(hosts: Sequence[Host], probe: str, otherwise: str = "") -> None:
-    """Raise TooFewError where there is no pair of hosts; `otherwise` is what else may be done."""
+    """Raise TooFewError if there is no pair of hosts; `otherwise` is what else may be done."""
     if len(hosts) < 2:
         remedy = more(hosts) + otherwise
         raise TooFewError(f"the {probe} probe measures between hosts, and only one is selected", remedy)

@@ -313,7 +313,7 @@ def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Mea
 
 
 def _retransmits(runs: Sequence[Iperf3]) -> int | None:
-    """Return None where no run counted them; a receiver does not."""
+    """Return None if no run counted them; a receiver does not."""
     counted = [run.retransmits for run in runs if run.retransmits is not None]
     return sum(counted) if counted else None
 

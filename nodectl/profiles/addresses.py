@@ -22,7 +22,7 @@ class NvidiaRepository(Strict):
     keys: dict[_Fingerprint, tuple[str, ...]]
 
     def key_of(self, distribution: str) -> str:
-        """Return the fingerprint of a distribution's key; empty where none is published."""
+        """Return the fingerprint of a distribution's key; empty if none is published."""
         return next((key for key, signed in self.keys.items() if distribution in signed), "")
 
 

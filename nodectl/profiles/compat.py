@@ -207,7 +207,7 @@ def _reduces_in_switch(hardware: Hardware) -> bool:
 
 
 def _fall(hardware: Hardware) -> str:
-    """Return `, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; "" where it has not both."""
+    """Return `, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; "" if it has not both."""
     floors = [floor for floor in hardware.floors if floor.probe == "nccl" and "nodes" not in floor.conditions]
     reduced = [floor for floor in floors if floor.conditions.get("collective") == "all_reduce"]
     linked = [floor.value for floor in reduced if floor.link_class == hardware.link]
@@ -521,7 +521,7 @@ def _systems(stack: Stack) -> Iterator[Problem]:
 
 
 def _meant(name: str, version: str) -> str:
-    """Return a system as stacks name it, of this name or one like it; empty where none is like it."""
+    """Return a system as stacks name it, of this name or one like it; empty if none is like it."""
     by_name = {system: family for family in families() for system in family.systems}
     system = name if name in by_name else misspelt(name, by_name)
     if not system:

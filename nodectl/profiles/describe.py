@@ -60,7 +60,7 @@ def _joined(value: Any) -> str:
 
 
 def _note(notes: Mapping[str, str], path: str) -> str:
-    """Return the note on the path, else on the nearest field that it is a part of; empty where there is none."""
+    """Return the note on the path, else on the nearest field that it is a part of; empty if there is none."""
     names = [name for name in notes if path == name or path.startswith((f"{name}.", f"{name}["))]
     return notes[max(names, key=len)] if names else ""
 

@@ -47,7 +47,7 @@ class Precompiled(Strict):
     # patterns of what there may be in its place: for the same kernel, and of the same driver
     others: tuple[str, ...]
     flavours: tuple[Flavour, ...]
-    # what Secure Boot must know; empty where it knows the key
+    # what Secure Boot must know; empty if it knows the key
     enrolled: str = ""
 
 
@@ -96,7 +96,7 @@ class Family(Strict):
         return self.repository.format(id=system, version=version.replace(".", ""), major=version.partition(".")[0])
 
     def precompiled_of(self, system: str, version: str) -> Precompiled | None:
-        """Precompiled modules for a distribution in this version; None where nobody builds them."""
+        """Precompiled modules for a distribution in this version; None if nobody builds them."""
         names = {system, self.key(f"{system}-{version.partition('.')[0]}")}
         return next((row for row in self.precompiled if names.intersection(row.systems)), None)
 
@@ -117,6 +117,6 @@ def families() -> tuple[Family, ...]:
 
 
 def family_of(system: str | None) -> Family:
-    """Return the family of an os-release ID; Debian's where it is not known, which a stack's `os` then refuses."""
+    """Return the family of an os-release ID; Debian's if it is not known, which a stack's `os` then refuses."""
     by_system: Mapping[str, Family] = {name: family for family in families() for name in family.systems}
     return by_system.get(system or "", by_system[DEBIAN])

@@ -43,10 +43,10 @@ class Seen:
 
 
 def fitting_hardware(seen: Seen, extra_dirs: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Return the hardware profiles that fit best, several where nothing tells them apart; empty where none fits."""
+    """Return the hardware profiles that fit best, several if nothing tells them apart; empty if none fits."""
     scores: dict[str, int] = {}
     for name in find_profiles("hardware", extra_dirs):
-        with suppress(ProfileError):  # a malformed one is refused where it is used
+        with suppress(ProfileError):  # a malformed one is refused if it is used
             hardware = load_profile("hardware", name, extra_dirs)
             if isinstance(hardware, Hardware) and (score := _score(hardware, seen)):
                 scores[name] = score
@@ -55,7 +55,7 @@ def fitting_hardware(seen: Seen, extra_dirs: Sequence[Path] = ()) -> tuple[str, 
 
 
 def _score(hardware: Hardware, seen: Seen) -> int:
-    """0 where the host is something else; the higher, the more is alike."""
+    """0 if the host is something else; the higher, the more is alike."""
     if hardware.gpus != seen.gpus:
         return 0
     if not seen.gpus:
@@ -68,7 +68,7 @@ def _score(hardware: Hardware, seen: Seen) -> int:
 
 
 def _alike(hardware: Hardware, seen: Seen) -> int:
-    """2 where the driver's name of the GPU is the profile's, 1 where it may be, else 0."""
+    """2 where the driver's name of the GPU is the profile's, 1 if it may be, else 0."""
     model = hardware.gpu.model if hardware.gpu else ""
     if not model or len(seen.models) > 1 or len(seen.devices) > 1:
         return 0
@@ -102,7 +102,7 @@ def fitting_stacks(
 
 
 def fitting(look: HostLook, extra_dirs: Sequence[Path] = ()) -> tuple[tuple[str, ...], str]:
-    """Return the hardware profiles and the best stack of a host that was looked at; empty where none fits."""
+    """Return the hardware profiles and the best stack of a host that was looked at; empty if none fits."""
     devices = tuple(str(gpu.get("device", "")) for gpu in look.node.gpus)
     kinds = tuple(dict.fromkeys(device for device in devices if device))
     names = fitting_hardware(Seen(len(devices), devices=kinds, nvswitch=look.node.nvswitch), extra_dirs)

@@ -114,14 +114,14 @@ def _models() -> dict[str, Model]:
 
 @cache
 def model_of(name: str) -> Model | None:
-    """Return the published figures of a GPU by the driver's name, an older driver's too; None where there are none."""
+    """Return the published figures of a GPU by the driver's name, an older driver's too; None if there are none."""
     product = _named(name)
     return _models().get(product.name) if product else None
 
 
 @cache
 def capability_of(model: str) -> str | None:
-    """Return the compute capability of a GPU by its name; None where the catalogue has none of its kind."""
+    """Return the compute capability of a GPU by its name; None if the catalogue has none of its kind."""
     return next((row.compute_capability for row in products() if row.kind == gpu_kind(model)), None)
 
 
@@ -165,7 +165,7 @@ def _key(text: str) -> str:
 
 
 def _product(word: str) -> Product:
-    """Return the product that a short name means: all of its name, or its kind where no board of it differs."""
+    """Return the product that a short name means: all of its name, or its kind if no board of it differs."""
     key = _key(_bare(word))
     if exact := next((row for row in products() if row.name == word.strip()), None):
         return exact
@@ -223,7 +223,7 @@ def is_composed(name: str) -> bool:
 def composed(text: str) -> Hardware:
     """Return the hardware of a short form, as `4 x rtx4090` or `2 x a5000 + 1 x rtx3090`.
 
-    ProfileError where a part of it means no GPU, or several.
+    ProfileError if a part of it means no GPU, or several.
     """
     counts: Counter[Product] = Counter()
     for part in text.split("+"):
@@ -262,7 +262,7 @@ def _of_product(product: Product, count: int) -> Hardware:
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a hardware document with what the catalogue knows of its GPU and links, where it says no other itself.
 
-    `gpu` may be a short name alone, as rtx4090. ProfileError where that means none, or several.
+    `gpu` may be a short name alone, as rtx4090. ProfileError if that means none, or several.
     """
     document = {**({"nvswitch": True} if document.get("link") == "nvswitch" else {}), **document}
     given = document.get("gpu")
@@ -310,7 +310,7 @@ def _predicted(probe: str, conditions: dict[str, str], value: float, unit: str, 
 
 
 def short_form(names: Sequence[str]) -> str:
-    """Return what would pin these GPUs, as `4 x rtx4090`; empty where one of them is not known."""
+    """Return what would pin these GPUs, as `4 x rtx4090`; empty if one of them is not known."""
     counts = Counter(product and product.name for product in map(_named, names))
     return "" if None in counts else _counts({_short_name(str(name)): count for name, count in counts.items()})
 

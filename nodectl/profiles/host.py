@@ -30,7 +30,7 @@ DEFAULTS = {"hardware": "auto", "stack": "(nodectl_stack is not set)", "tuning":
 def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: Sequence[Path] = ()) -> Resolved | None:
     """Return what the host should be.
 
-    None where neither its variables nor `names`, which win over them, name a profile.
+    None if neither its variables nor `names`, which win over them, name a profile.
 
     Without a stack no version is expected of it. ProfileError for an unknown name and malformed variables, its child
     IncompatibleError for profiles that cannot work together.
@@ -88,7 +88,7 @@ def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> P
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the profile names by kind; empty where none is named."""
+    """Return the profile names by kind; empty if none is named."""
     return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
 
 
@@ -118,7 +118,7 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
 def own_values(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what a host's variables say over its profiles, as `resolve` takes it.
 
-    ProfileError where one is malformed.
+    ProfileError if one is malformed.
     """
     overrides, nccl_env = (plain_value(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
     return {

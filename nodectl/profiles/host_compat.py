@@ -49,7 +49,7 @@ class Node(_Look):
     gpus: tuple[Mapping[str, Any], ...] = ()
     nvswitch: bool = False
     driver: LiveDriver = LiveDriver()
-    # names of RDMA devices; None where the look does not tell
+    # names of RDMA devices; None if the look does not tell
     rdma: tuple[str, ...] | None = None
     recorded: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class HostLook:
 
     @classmethod
     def create(cls, node: Mapping[str, Any], driver: Any = None) -> HostLook:
-        """Make a look of node_look's document; ProfileError where it, or nodectl_driver, is malformed."""
+        """Make a look of node_look's document; ProfileError if it, or nodectl_driver, is malformed."""
         if driver not in ("keep", "manage", None, ""):
             raise ProfileError(f"nodectl_driver is {driver!r}", "make it keep or manage, or leave it away")
         try:

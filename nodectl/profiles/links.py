@@ -1,4 +1,4 @@
-"""What links can reach, by their kind, width and number, and the floors that this predicts where nobody measured."""
+"""What links can reach, by their kind, width and number, and the floors that this predicts if nobody measured."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NVLINK = re.compile(r"NV(\d{1,3})")
 
 
 def pcie_gb_s(generation: object, lanes: object) -> float | None:
-    """Return GB/s each way of a PCIe link; None where it is not known whole."""
+    """Return GB/s each way of a PCIe link; None if it is not known whole."""
     lane = PCIE_LANE_GB_S.get(generation) if isinstance(generation, int) else None
     return lane * lanes if lane and isinstance(lanes, int | float) and lanes > 0 else None
 
 
 def nvlink_gb_s(gpu: str, links: int) -> float | None:
-    """Return GB/s each way of so many NVLinks of a GPU by its name; None where the catalogue knows no NVLink of it."""
+    """Return GB/s each way of so many NVLinks of a GPU by its name; None if the catalogue knows no NVLink of it."""
     model = model_of(gpu)
     if model is None or model.nvlink is None:
         return None
@@ -39,7 +39,7 @@ def nvlink_gb_s(gpu: str, links: int) -> float | None:
 
 
 def predicted(probe: str, given: Mapping[str, Any]) -> Floor | None:
-    """Return the floor that the links in a measurement's conditions predict; None where they tell none."""
+    """Return the floor that the links in a measurement's conditions predict; None if they tell none."""
     if probe == "h2d" and given.get("memory") != "far" and not _is_unified(given.get("device")):
         return _of_pcie(probe, given, _COPY_PART)
     if probe == "p2p":

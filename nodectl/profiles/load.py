@@ -1,4 +1,4 @@
-"""Places of profiles, and how their YAML is read: nodectl's own, then the fleet's `profiles/` beside the inventory."""
+"""Places of profiles, and how their YAML is read: nodectl's own, then the fleet's `profiles/` next to the inventory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]
 
 
 def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple[Document, Path]:
-    """Return the raw document of a profile and its file; ProfileError naming the known ones where there is none."""
+    """Return the raw document of a profile and its file; ProfileError naming the known ones if there is none."""
     profiles = find_profiles(kind, extra_dirs)
     if name not in profiles:
         _refuse_other_suffix(kind, name, extra_dirs)
@@ -71,7 +71,7 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
 
 
 def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> None:
-    """Raise ProfileError where the profile is there, in a file that is not called as profiles are."""
+    """Raise ProfileError if the profile is there, in a file that is not called as profiles are."""
     for folder in (profiles_dir(), *extra_dirs):
         if (other := folder / kind / f"{name}.yaml").is_file():
             raise ProfileError(f"{other}: the file of a profile ends in .yml", f"rename it to {name}.yml")

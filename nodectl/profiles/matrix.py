@@ -152,7 +152,7 @@ class TorchvisionRows(Strict):
     source: str
 
     def serves(self, torchvision: str, torch: str) -> bool | None:
-        """Return whether this torchvision can be used with this torch; None where it is not known."""
+        """Return whether this torchvision can be used with this torch; None if it is not known."""
         plain = torchvision.partition("+")[0]
         if plain in self.torch:
             return _release(self.torch[plain]) == _release(torch)
@@ -160,13 +160,13 @@ class TorchvisionRows(Strict):
         return version_key(lowest[-1]) <= _release(torch) if lowest else None
 
     def of(self, torch: str) -> str | None:
-        """Return the oldest torchvision for a torch; None where none is known."""
+        """Return the oldest torchvision for a torch; None if none is known."""
         return next((name for name in (*self.torch, *self.later) if self.serves(name, torch)), None)
 
     def along(self, packages: Mapping[str, str], torch: str) -> dict[str, str]:
         """Return a stack's packages when its torch became this one.
 
-        Torchvision goes along, or goes where none is known.
+        Torchvision goes along, or goes if none is known.
         """
         before = packages.get("torchvision")
         if before is None or self.serves(before, torch):
@@ -248,21 +248,21 @@ class Matrix(Published):
     numpy: tuple[NumpyRow, ...]
 
     def gpu(self, compute_capability: str | None) -> GpuRow | None:
-        """Return the row of a compute capability; None where the matrix does not know it."""
+        """Return the row of a compute capability; None if the matrix does not know it."""
         return next((row for row in self.gpus if row.compute_capability == compute_capability), None)
 
     def device(self, identity: str) -> DeviceRow | None:
-        """Return what a PCI device id stands for; None where the catalogue does not know it."""
+        """Return what a PCI device id stands for; None if the catalogue does not know it."""
         found = products_of(identity)
         kinds = tuple(dict.fromkeys(product.kind for product in found))
         return DeviceRow(found[0].compute_capability, kinds, catalogue_source()) if found else None
 
     def cuda_row(self, cuda: str | None) -> CudaRow | None:
-        """Return the row of a CUDA version's major; None where the matrix does not know it."""
+        """Return the row of a CUDA version's major; None if the matrix does not know it."""
         return next((row for row in self.cuda if cuda and row.major == version_key(cuda)[0]), None)
 
     def torch_row(self, stack: Stack) -> TorchRow | None:
-        """Return the row of the stack's torch with the stack's CUDA; None where the matrix does not know it."""
+        """Return the row of the stack's torch with the stack's CUDA; None if the matrix does not know it."""
         return next((row for row in self.torch_rows(stack.torch) if row.cuda == _minor(stack.cuda)), None)
 
     def torch_rows(self, torch: str | None) -> tuple[TorchRow, ...]:
@@ -271,19 +271,19 @@ class Matrix(Published):
         return tuple(row for row in self.torch if plain in (row.torch, *row.also))
 
     def kernel_row(self, stack: Stack, architecture: str) -> KernelRow | None:
-        """Return what the stack's torch holds code for on such a machine; None where the matrix does not know it."""
+        """Return what the stack's torch holds code for on such a machine; None if the matrix does not know it."""
         return next((row for row in self.kernels if row.holds(stack, architecture)), None)
 
     def glibc_row(self, stack: Stack, architecture: str) -> GlibcRow | None:
-        """Return the least glibc of the stack's torch on such a machine; None where the matrix does not know it."""
+        """Return the least glibc of the stack's torch on such a machine; None if the matrix does not know it."""
         return next((row for row in self.glibc if row.holds(stack, architecture)), None)
 
     def system(self, os: str) -> SystemRow | None:
-        """Return the row of a system; None where the matrix does not know it."""
+        """Return the row of a system; None if the matrix does not know it."""
         return next((row for row in self.systems if row.os == os), None)
 
     def numpy_row(self, numpy: str) -> NumpyRow | None:
-        """Return the row of a numpy; None where it is older than what the matrix knows."""
+        """Return the row of a numpy; None if it is older than what the matrix knows."""
         older = [row for row in self.numpy if version_key(row.numpy_from) <= version_key(numpy)]
         return max(older, key=lambda row: version_key(row.numpy_from), default=None)
 

@@ -1,4 +1,4 @@
-"""NCCL's variables and the file /etc/nccl.conf; the judge of names and values is the role's, where no nodectl is."""
+"""NCCL's variables and the file /etc/nccl.conf; the judge of names and values is the role's, if no nodectl is."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_value(value: str) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return `2.24.3` as (2, 24, 3); ValueError where it is no version."""
+    """Return `2.24.3` as (2, 24, 3); ValueError if it is no version."""
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise ValueError(f"{version!r} is no version such as 2.24 or 2.24.3")
     return tuple(int(part) for part in version.split("."))

@@ -23,7 +23,7 @@ class _UnreadError(Exception):
 
 
 def _value(facts: Facts, subject: str) -> object:
-    """Return the fact; None where there is no such thing there."""
+    """Return the fact; None if there is no such thing there."""
     value = facts.get(subject)
     if isinstance(value, Unread):
         if value.kind == "unknown":
@@ -33,7 +33,7 @@ def _value(facts: Facts, subject: str) -> object:
 
 
 def link_between_gpus(facts: Facts) -> GpuLink | None:
-    """Return the link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
+    """Return the link class that is found between all GPUs; None for fewer than two, and if it cannot be told."""
     try:
         matrix = _value(facts, "gpu_topology")
         if not isinstance(matrix, NvidiaSmiTopo) or len(matrix.gpus) < 2:
@@ -47,7 +47,7 @@ def link_between_gpus(facts: Facts) -> GpuLink | None:
 
 
 def has_switches(facts: Facts) -> bool | None:
-    """Return whether NVSwitches join the GPUs; None where it cannot be told."""
+    """Return whether NVSwitches join the GPUs; None if it cannot be told."""
     try:
         return _switched(facts)
     except _UnreadError:
@@ -63,7 +63,7 @@ def _switched(facts: Facts) -> bool | None:
 
 
 def ports_of(facts: Facts) -> tuple[tuple[int, float, str], ...] | None:
-    """Return the ports by kind as (count, Gbit/s, kind of a profile's NIC); None where nobody could look."""
+    """Return the ports by kind as (count, Gbit/s, kind of a profile's NIC); None if nobody could look."""
     try:
         _value(facts, "ib_ports")
         active = [port for port in ports_in(facts) if (port.state or "").upper() == "ACTIVE" and port.rate_gbit_s]

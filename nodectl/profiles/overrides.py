@@ -18,7 +18,7 @@ _FIELDS = ("hardware", "stack")
 
 
 def checked_reasons(reasons: Any) -> tuple[str, ...]:
-    """Return the reasons given for what is not supported; ProfileError where they are no list of sentences."""
+    """Return the reasons given for what is not supported; ProfileError if they are no list of sentences."""
     if not isinstance(reasons, list | tuple) or not all(
         isinstance(reason, str) and reason.strip() for reason in reasons
     ):

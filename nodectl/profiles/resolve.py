@@ -266,7 +266,7 @@ def _judge(
 
 
 def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | None = None) -> dict[str, Stack]:
-    """All stacks known here by name, with a host's changes, without malformed ones: refused where they are used."""
+    """All stacks known here by name, with a host's changes, without malformed ones: refused if they are used."""
     stacks: dict[str, Stack] = {}
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
@@ -315,7 +315,7 @@ def _with_origin(document: Document, origin: str) -> Document:
 
 
 def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, Any]:
-    """Return `fleet.hardware`; where the profile does not know (`known` is false) it is what was seen on the host."""
+    """Return `fleet.hardware`; if the profile does not know (`known` is false) it is what was seen on the host."""
     seen = look.node if look else None
     counted = hardware.gpus is not None
     return {

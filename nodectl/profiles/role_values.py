@@ -67,7 +67,7 @@ def role_values(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_role_value(tuning: Document, name: str, value: Any) -> None:
-    """Put a role's variable over what the profiles say; ProfileError where the role could not read it either."""
+    """Put a role's variable over what the profiles say; ProfileError if the role could not read it either."""
     group, field, read = TUNING[name]
     try:
         change = read(value)

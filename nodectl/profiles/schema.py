@@ -38,7 +38,7 @@ def _version(text: str) -> str:
 
 
 def _sysctl_value(value: str) -> str:
-    """`value` with single spaces; ValueError where it is empty or more than a line."""
+    """`value` with single spaces; ValueError if it is empty or more than a line."""
     if not value.strip() or not value.replace("\t", " ").isprintable():
         raise ValueError(f"{value!r}: a sysctl value is one line and not empty")
     return " ".join(value.split())
@@ -155,7 +155,7 @@ class Hardware(Sourced):
     """Hardware of a node; `gpus` None means unknown: measured, without a reference to hold it against."""
 
     description: str
-    # of the processors; None where both kinds are sold
+    # of the processors; None if both kinds are sold
     architecture: Architecture | None = None
     gpus: Annotated[int, Field(ge=0)] | None
     gpu: Gpu | None = None
@@ -183,7 +183,7 @@ class Hardware(Sourced):
 
     @property
     def groups(self) -> tuple[GpuGroup, ...]:
-        """The GPUs by kind; empty where the profile names none."""
+        """The GPUs by kind; empty if the profile names none."""
         if self.gpu is None or not self.gpus:
             return self.mixed
         return (GpuGroup(gpus=self.gpus, **self.gpu.model_dump()),)
@@ -240,7 +240,7 @@ class SystemLibraries(Strict):
 
 
 class Stack(Sourced):
-    """Software of a node; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none.
+    """Software of a node; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None if it has none.
 
     Without `torch` no environment is made and none expected: whoever trains brings its own, in containers for one.
     """

@@ -33,7 +33,7 @@ def _support() -> _Support:
 
 
 def system_end(system: str) -> date | None:
-    """Return the last day of a distribution, as `ubuntu-22.04`; None where it is not known."""
+    """Return the last day of a distribution, as `ubuntu-22.04`; None if it is not known."""
     return next((row.ends for row in _support().systems if row.system == system), None)
 
 

@@ -51,7 +51,7 @@ def rewritten(arguments: Sequence[str], configured: Callable[[Sequence[str]], st
 
 
 def of_config(arguments: Sequence[str]) -> str:
-    """Return the jump host that ssh_config has for ssh's arguments; empty where it has none, or ssh cannot tell."""
+    """Return the jump host that ssh_config has for ssh's arguments; empty if it has none, or ssh cannot tell."""
     done = subprocess.run(
         ["ssh", "-G", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

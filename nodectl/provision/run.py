@@ -63,7 +63,7 @@ def environment(run: str, sockets: Path, *, holds: bool = True) -> dict[str, str
     from ansible import constants
 
     return {
-        # ansible-playbook stands beside the interpreter, also where the environment is not activated
+        # ansible-playbook stands beside the interpreter, also if the environment is not activated
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         # before the operator's own, which may hold another version of it
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
@@ -129,7 +129,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
 
 
 def _end_left_over(is_left: Callable[[Any], bool]) -> None:
-    """End what a run has left: workers and multiplexers have sessions of their own, where no signal came."""
+    """End what a run has left: workers and multiplexers have sessions of their own, if no signal came."""
     import psutil
 
     for process in psutil.process_iter():

@@ -27,7 +27,7 @@ _DATE = (2020, 1, 1, 0, 0, 0)
 
 
 def build(folder: Path) -> Path:
-    """Write `nodectl-VERSION-py3-none-any.whl` into `folder`; ProvisionError where nodectl is not installed."""
+    """Write `nodectl-VERSION-py3-none-any.whl` into `folder`; ProvisionError if nodectl is not installed."""
     try:
         installed = distribution("nodectl")
     except PackageNotFoundError as error:

@@ -36,7 +36,7 @@ def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
 
     Downloads what is missing, says what and how much, and keeps it for the next run.
 
-    `others`: requirements of hosts whose stack is not the lab's own; their wheels come too, where there are any.
+    `others`: requirements of hosts whose stack is not the lab's own; their wheels come too, if there are any.
     """
     stack = load_profile("stack", LAB_STACK)
     if not isinstance(stack, Stack):
@@ -89,7 +89,7 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
 
 
 def _add_wheels(wheels: Path, stack: Stack, requirements: Sequence[str], python: str, note: Note) -> None:
-    """Put what these requirements need beside what is there; where there is none, the hosts say which is missing."""
+    """Put what these requirements need beside what is there; if there is none, the hosts say which is missing."""
     stamp = wheels / "others.json"  # in the folder that it tells of, so that it goes with it
     had = json.loads(stamp.read_text()) if stamp.is_file() else []
     if list(requirements) in had or set(requirements) <= set(stack.requirements):
@@ -160,7 +160,7 @@ def _answers(index: str) -> bool:
 
 
 def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[str]) -> dict[str, Any] | None:
-    """Return pip's report of what it would download; None where it finds no answer."""
+    """Return pip's report of what it would download; None if it finds no answer."""
     command = [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run(
         [*command, "--target", os.devnull + ".none", *options, *requirements],

@@ -47,7 +47,7 @@ def read_frames(
 ) -> Recording:
     """Return what the collector printed as a recording; `asked` and `heard` are our clock around its first line.
 
-    ParseError where it did not start, or ended before its last frame.
+    ParseError if it did not start, or ended before its last frame.
     """
     head = _HEAD.search(data)
     if head is None:
@@ -139,7 +139,7 @@ _KEEP = (
 
 
 def send(transport: Transport, host: Host, commands: Sequence[Command]) -> str:
-    """Put the commands' programs where they are looked for; why that was not possible, empty where it was."""
+    """Put the commands' programs where they are looked for; why that was not possible, empty if it was."""
     done = transport.run(host, ["sh", "-c", _KEEP], timeout_s=_TIMEOUT_S, stdin=_packed(commands))
     if done.ok:
         return ""
@@ -238,7 +238,7 @@ def new_nonce() -> str:
 
 
 def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Recording | CommandResult:
-    """Run `commands` on `host` in one round trip; the failed result where it could not be asked.
+    """Run `commands` on `host` in one round trip; the failed result if it could not be asked.
 
     Three where it lacks a program that one of them needs: that is sent, and asked then.
     """

@@ -32,7 +32,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def host_name(folder: str) -> str:
-    """Return the host whose folder is called so; the folder's own name where it is not one of ours."""
+    """Return the host whose folder is called so; the folder's own name if it is not one of ours."""
     try:
         plain = unquote(folder, errors="strict")
         name = plain if folder_name(plain) == folder else folder
@@ -101,7 +101,7 @@ def _content(file: int, limit: int) -> bytes | None:
 def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
     """Return the recording of one host's folder, of these keys and the site's own checks, or of all that it holds.
 
-    ParseError where the folder or its index cannot be read; what is not there is not in the entries.
+    ParseError if the folder or its index cannot be read; what is not there is not in the entries.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -214,7 +214,7 @@ def bundled() -> dict[str, Path]:
 
 
 def open_recording(given: str) -> RecordedFleet:
-    """Return the recording in that folder, or the bundled one of that name; UsageError where there is neither."""
+    """Return the recording in that folder, or the bundled one of that name; UsageError if there is neither."""
     path = Path(given).expanduser()
     if not path.is_dir():
         recordings = bundled()
@@ -241,7 +241,7 @@ def open_recording(given: str) -> RecordedFleet:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """recording.yml, or nothing where there is none; UsageError where it cannot be read."""
+    """recording.yml, or nothing if there is none; UsageError if it cannot be read."""
     file = path / ABOUT
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

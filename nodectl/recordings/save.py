@@ -102,7 +102,7 @@ def _profiles(host: Host, *, masked: bool) -> dict[str, str]:
 def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bool = False) -> None:
     """Make the folder, or take one that holds a recording already; `profiles` are the hosts' profile names.
 
-    UsageError where it is something else, or where masked and plain hosts would come to lie side by side.
+    UsageError if it is something else, or where masked and plain hosts would come to lie side by side.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = [child.name for child in path.iterdir()]
@@ -138,7 +138,7 @@ def _about(name: str, hosts: Mapping[str, Mapping[str, str]], *, masked: bool) -
 
 
 def write_host(path: Path, recording: Recording) -> None:
-    """Write the host's folder below `path`, in the place of an earlier one; OSError where that is not possible."""
+    """Write the host's folder below `path`, in the place of an earlier one; OSError if that is not possible."""
     draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=path))
     try:
         for entry in recording.entries.values():

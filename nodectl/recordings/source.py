@@ -22,7 +22,7 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
 CommandsOf = Callable[[Host], Sequence[Command]]
-# the failed result where there is no recording
+# the failed result if there is no recording
 Answer = Recording | CommandResult
 # no collector asks for these, as others tell more; a folder that somebody made may hold them
 _UNASKED = {"ibstatus", "nvidia-smi-list"}
@@ -109,7 +109,7 @@ _SEPARATOR = re.compile(r"[,:](?![^\[]*\])")
 
 
 def select(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
-    """Return the names that `pattern` selects, in their order; InventoryError where there is none."""
+    """Return the names that `pattern` selects, in their order; InventoryError if there is none."""
     parts = [part.strip() for part in _SEPARATOR.split(pattern or "all") if part.strip()]
     plain = [part for part in parts if part[0] not in "!&"] or ["all"]
     chosen = {name for part in plain for name in _matching(names, part)}

@@ -22,7 +22,7 @@ TWO_SCREENS = 46
 HINT = "folded: --all shows each finding, with its remedy"
 # this many checks that cannot tell, and give one reason, are one cause
 _CHECKS_OF_A_CAUSE = 3
-# how many different values of one check have lines of their own, where there is room, and where there is not
+# how many different values of one check have lines of their own, if there is room, and if there is not
 _VARIANTS = (8, 3, 1)
 _LONGEST_SHORT, _SHORTEST_SHORT = 220, 60
 _MOST_NAMES = 12
@@ -170,7 +170,7 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
 
 
 def _others(left: Sequence[Finding], shown: Sequence[Sequence[Finding]]) -> str:
-    """Return what those that are not shown are about, where no line shows that: of several faults none goes unnamed."""
+    """Return what those that are not shown are about, if no line shows that: of several faults none goes unnamed."""
     named = {finding.subject for variant in shown for finding in variant}
     subjects = [subject for subject in dict.fromkeys(finding.subject for finding in left) if subject not in named]
     return f" ({few(list(filter(None, subjects)), _SUBJECTS)})" if any(subjects) else ""
@@ -241,7 +241,7 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
 def findings_table(findings: Sequence[Finding], *, everything: bool = False, columns: int | None = None) -> str:
     """Return what is not fine, folded into two screens (or each finding), then how many there are of each status.
 
-    `columns` of the terminal that shows it; None where none does, and a row is a line.
+    `columns` of the terminal that shows it; None if none does, and a row is a line.
     """
     return "\n".join([*findings_lines(findings, everything=everything, columns=columns), counts(findings)])
 
@@ -323,7 +323,7 @@ def one_line(findings: Sequence[Finding]) -> str:
 
 
 def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
-    """Return what is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
+    """Return what is not fine now and was not so before (+), and what is gone (-); empty if nothing changed."""
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
         former = {_place(finding) for finding in theirs if finding.status not in _FINE}

@@ -291,7 +291,7 @@ def _environments(plan: Mapping[str, Any]) -> str:
 
 
 def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what of NCCL_IB_HCA is set where; hosts alike together, nothing where it is set nowhere."""
+    """Return what of NCCL_IB_HCA is set where; hosts alike together, nothing if it is set nowhere."""
     values: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
         by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))

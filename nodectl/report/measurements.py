@@ -23,7 +23,7 @@ _LEAST_FILLED = 0.5
 
 
 def matrix(one: Series, width: int) -> str:
-    """Senders down, receivers across, a cell a path; empty where it is no matrix, or wider than `width`."""
+    """Senders down, receivers across, a cell a path; empty if it is no matrix, or wider than `width`."""
     hosts = one.hosts
     cells = {tuple(member.hosts): member for member in one.members if len(member.hosts) == 2}
     possible = len(hosts) * (len(hosts) - 1)
@@ -72,7 +72,7 @@ def _alike(names: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False)))
 
 
-# of a series with more members the worst ones are shown, more of them where no matrix shows all
+# of a series with more members the worst ones are shown, more of them if no matrix shows all
 _WHOLE = 4
 _WORST, _WORST_WITHOUT_MATRIX = 3, 10
 _SPREADS = {True: "outside both spreads", False: "within the spreads", None: "spread not known"}

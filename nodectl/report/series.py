@@ -35,7 +35,7 @@ class Series:
 
     @property
     def lower_is_better(self) -> bool | None:
-        """Return None where nobody says which of two values is the better one."""
+        """Return None if nobody says which of two values is the better one."""
         return self.kind.lower_is_better(self.members[0].unit)
 
     @property

@@ -19,7 +19,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1, label: str = "") -> str:
-    """Return it as `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
+    """Return it as `aligned`; if that is wider than `width` the words of `column` go on in the next lines.
 
     Where the other columns leave too little room for one of them, they stand below their line, after `label`.
     """
@@ -53,7 +53,7 @@ def _below(rows: Sequence[Sequence[str]], width: int, column: int, label: str) -
 
 
 def broken(line: str, width: int) -> list[str]:
-    """Return the line in pieces of at most `width`, broken between the parts of a list where there is one."""
+    """Return the line in pieces of at most `width`, broken between the parts of a list if there is one."""
     if len(line) <= width:
         return [line]
     parts = [part if len(part) >= width - len(_BELOW) else part.replace(" ", _UNBROKEN) for part in line.split(", ")]

@@ -194,7 +194,7 @@ def _by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
 
 
 def _nic_name(nic: NodeNic) -> str:
-    """Return `NIC0 mlx5_0`; once where both are the same."""
+    """Return `NIC0 mlx5_0`; once if both are the same."""
     return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
 
 

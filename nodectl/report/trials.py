@@ -15,7 +15,7 @@ from nodectl.model.verdict import Outcome, Summary, Verdict
 from nodectl.report.table import fitted
 
 _SHOWN_HOSTS = 4
-# where nobody says how wide the terminal is
+# if nobody says how wide the terminal is
 _COLUMNS = 80
 # single paths or hosts that are shown where they are many
 _MOST_SINGLE = 10

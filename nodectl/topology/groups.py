@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def joined(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    """Each name's group, itself among them; of one name where no pair has it."""
+    """Each name's group, itself among them; of one name if no pair has it."""
     groups = {name: frozenset([name]) for name in names}
     for a, b in pairs:
         group = groups[a] | groups[b]

@@ -62,7 +62,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 @dataclass(frozen=True, slots=True)
 class SocketInterface:
-    """The interface and why; `interface` is empty where none can be told, or (`alone`) none is needed."""
+    """The interface and why; `interface` is empty if none can be told, or (`alone`) none is needed."""
 
     interface: str
     why: str
@@ -77,7 +77,7 @@ def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> di
 
 
 def by_itself(nics: Mapping[str, Nic]) -> list[str]:
-    """Return what NCCL takes where nobody tells it: InfiniBand's, else all but the loopback and docker's."""
+    """Return what NCCL takes if nobody tells it: InfiniBand's, else all but the loopback and docker's."""
     names = [nic.name for nic in nics.values() if _up(nic) and nic.addresses]
     infiniband = [name for name in names if name.startswith("ib")]
     return infiniband or [name for name in names if not name.startswith(("lo", "docker"))]

@@ -97,7 +97,7 @@ _NO_TOOL = (
 
 
 def _unread(host: Host, node: Unread, pcie: object, profile_dirs: Sequence[Path]) -> Finding:
-    """Return the finding on a host without a picture: skipped where it has no GPUs of NVIDIA, as its profile says."""
+    """Return the finding on a host without a picture: skipped if it has no GPUs of NVIDIA, as its profile says."""
     if node.kind == "absent" and _without_gpus(host, profile_dirs):
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
     if node.kind == "absent" and isinstance(pcie, Pcie) and pcie.other_gpus and not pcie.gpus_of("NVIDIA"):

@@ -63,7 +63,7 @@ def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, exp
 
 
 def _note(parts: Parts, check: str, subjects: Sequence[str], actual: str) -> Finding:
-    """Return what is good to know of how the host was built, where nobody can or need change it."""
+    """Return what is good to know of how the host was built, if nobody can or need change it."""
     return Finding(parts.host, check, Status.OK, subject=", ".join(subjects), actual=actual)
 
 
@@ -239,7 +239,7 @@ T = TypeVar("T")
 
 
 def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
-    """Return the subject's value; None where it was not read."""
+    """Return the subject's value; None if it was not read."""
     value = facts.get(subject)
     return value if isinstance(value, kind) else None
 

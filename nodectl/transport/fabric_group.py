@@ -38,7 +38,7 @@ class QuotingRemote(Remote):  # type: ignore[misc]  # fabric ships no types
 class CheckedConnection(Connection):  # type: ignore[misc]
     """A fabric.Connection whose SSH session nodectl opens: `run`, `sudo`, `put` and `get` are Fabric's.
 
-    Fabric itself would accept any new host key. UnreachableError where the host cannot be reached, or its key is not
+    Fabric itself would accept any new host key. UnreachableError if the host cannot be reached, or its key is not
     the known one. `host` is the host's name in the inventory.
     """
 
@@ -56,7 +56,7 @@ class CheckedConnection(Connection):  # type: ignore[misc]
         )
 
     def open(self) -> None:
-        """Connect and log in, where that has not been done."""
+        """Connect and log in, if that has not been done."""
         if not self.is_connected:
             self.transport = self._nodectl_client.login(self._nodectl_target, self._nodectl_password)
             self.client._transport = self.transport

@@ -106,7 +106,7 @@ class KnownHosts:
 
 
 def written(name: str, port: int) -> str:
-    """Return the name as known_hosts has it: `host`, or `[host]:port` where the port is not 22."""
+    """Return the name as known_hosts has it: `host`, or `[host]:port` if the port is not 22."""
     return name.lower() if port == _SSH_PORT else f"[{name.lower()}]:{port}"
 
 

@@ -144,7 +144,7 @@ class SharedConnection:
     users: int = 0
 
     def alive(self) -> paramiko.Transport | None:
-        """Return the connection; None where it is still to be opened, or has died."""
+        """Return the connection; None if it is still to be opened, or has died."""
         return self.transport if self.transport is not None and self.transport.is_active() else None
 
     def opened(self, transport: paramiko.Transport) -> paramiko.Transport:
@@ -390,7 +390,7 @@ def _public(path: Path) -> bytes | None:
 
 
 def _ask_agent(socket: str) -> tuple[paramiko.AgentKey, ...]:
-    """Return the keys of the agent at `socket`; none where it does not answer."""
+    """Return the keys of the agent at `socket`; none if it does not answer."""
     before = os.environ.get("SSH_AUTH_SOCK")
     os.environ["SSH_AUTH_SOCK"] = socket  # paramiko knows no other way to say which agent
     try:

@@ -246,7 +246,7 @@ def _keywords(path: Path, depth: int = 0) -> frozenset[str]:
 
 
 def _directives(path: Path) -> Iterator[tuple[str, str]]:
-    """(lower-case keyword, value) of each line; none where the file cannot be read."""
+    """(lower-case keyword, value) of each line; none if the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError, PermissionError):

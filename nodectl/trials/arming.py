@@ -116,7 +116,7 @@ class Leases:
 
 
 def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
-    """Return the document `state` of the guard; None where none came."""
+    """Return the document `state` of the guard; None if none came."""
     if not result.ok:
         return None
     try:
@@ -133,7 +133,7 @@ def _silence(result: CommandResult) -> str:
 
 
 def _loss(document: Mapping[str, Any], due: int) -> str:
-    """Return why the guard cannot be counted on; "" where it watches."""
+    """Return why the guard cannot be counted on; "" if it watches."""
     state = document.get("state")
     if state == "restored":
         return f"put its former values back by itself at {moment(document.get('at'))}: {document.get('why', '')}"

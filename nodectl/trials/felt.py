@@ -27,7 +27,7 @@ def settings_of(profile: str, folders: Sequence[Path] = ()) -> dict[Setting, Any
 
 
 def tried(baseline: str, candidate: str, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
-    """Return what the candidate sets otherwise than the baseline; None where it leaves alone what the baseline sets."""
+    """Return what the candidate sets otherwise than the baseline; None if it leaves alone what the baseline sets."""
     before, after = settings_of(baseline, folders), settings_of(candidate, folders)
     changed = {setting: value for setting, value in after.items() if before.get(setting) != value}
     return {**changed, **{setting: None for setting in before if setting not in after}}

@@ -31,7 +31,7 @@ class Ledger:
         self._save(self._trial(complete=False, reason=_UNDER_WAY))
 
     def close(self, reason: str) -> Trial:
-        """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
+        """Judge the whole of it, put it on disk and return it; complete if no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
         verdicts, summaries = judged(trial.series, trial.judge_by)
         trial = replace(trial, verdicts=verdicts, summaries=summaries)

@@ -114,7 +114,7 @@ def least_turn_s(probes: Sequence[AnyProbe], asked: Mapping[str, object]) -> flo
 
 
 def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
-    """Raise UsageError where the pairs that a verdict needs of each candidate do not fit into the time that is left."""
+    """Raise UsageError if the pairs that a verdict needs of each candidate do not fit into the time that is left."""
     least_s = 2 * MIN_PAIRS * turn_s * candidates
     if left_s < least_s:
         raise UsageError(

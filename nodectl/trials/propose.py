@@ -48,7 +48,7 @@ class Proposal:
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
     """Write the inventory to `path` and the evidence beside it, whose path is returned.
 
-    NodectlError where the tuning has not won. Each file is put in place in one step, the evidence first, so that no
+    NodectlError if the tuning has not won. Each file is put in place in one step, the evidence first, so that no
     proposal is without.
     """
     refuse_unproven(proposal, regressions_allowed=regressions_allowed)
@@ -174,7 +174,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def write_proposal(path: Path, text: str) -> None:
-    """Write a proposed profile for everybody to read, also safe against a power failure; UsageError where it cannot."""
+    """Write a proposed profile for everybody to read, also safe against a power failure; UsageError if it cannot."""
     try:
         replace_file(path, text, mode=0o644, sync=True)
     except OSError as error:
@@ -182,7 +182,7 @@ def write_proposal(path: Path, text: str) -> None:
 
 
 def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Sequence[Path] = ()) -> Proposal:
-    """Return the proposal of the named candidate, or of the only one that is better; NodectlError where none is.
+    """Return the proposal of the named candidate, or of the only one that is better; NodectlError if none is.
 
     Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
     """

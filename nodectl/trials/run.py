@@ -104,7 +104,7 @@ class TrialRun:
             refuse_too_short(left_s, self._turn_s, len(self.head.candidates))
 
     def _armed_turns(self) -> str:
-        """Return why it ended early, empty where it did not."""
+        """Return why it ended early, empty if it did not."""
         started = self.clock()
         armed = None
         try:

@@ -26,7 +26,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Hold what a turn measured; nothing where it failed."""
+    """Hold what a turn measured; nothing if it failed."""
 
     turn: Turn
     measurements: tuple[Measurement, ...] = ()

@@ -27,7 +27,7 @@ def sides_of(names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def refuse_impossible(profile: str, hosts: Sequence[Host], folders: Sequence[Path]) -> None:
-    """Raise ProfileError where a host cannot have this profile: it is missing, malformed or incompatible."""
+    """Raise ProfileError if a host cannot have this profile: it is missing, malformed or incompatible."""
     for host in hosts:
         try:
             _resolved_as(profile, host, folders, pins=host.variables.get(NCCL_ENV))

@@ -22,7 +22,7 @@ SCHEMA = "nodectl.tune-trial/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
-# said anew each time: what the series say
+# said again each time: what the series say
 _JUDGED = ("series", "verdicts", "summaries")
 
 
@@ -91,7 +91,7 @@ def find(text: str) -> Trial:
 
 
 def read(path: Path, *, anew: bool = True) -> Trial:
-    """Read a trial from its file, judged anew, or as it was summed up; UsageError where it holds none."""
+    """Read a trial from its file, judged again, or as it was summed up; UsageError if it holds none."""
     document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)

@@ -1,4 +1,4 @@
-"""One turn after another: put a side's settings on where they are not, measure, collect findings, end on lost hosts.
+"""One turn after another: put a side's settings on if they are not, measure, collect findings, end on lost hosts.
 
 It knows neither playbooks nor probes: both are handed in, so that a trial's course is tested without a host.
 """
@@ -93,7 +93,7 @@ class Turns:
         return self._refused.get(number, 0) >= _REFUSALS
 
     def take(self, number: int, profile: str, what: str) -> tuple[Measurement, ...]:
-        """Measure with a profile on; nothing where that failed, TrialEndError where all ends."""
+        """Measure with a profile on; nothing if that failed, TrialEndError if all ends."""
         self._end_if_lost()
         is_on = self._is_on(number, profile)
         measurements = self._measured(profile) if is_on else ()

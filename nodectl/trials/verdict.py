@@ -195,7 +195,7 @@ def logarithms(series: Series) -> Logs:
 
 
 def lower_is_better(series: Series) -> bool | None:
-    """Return whether less is better, as the probe declares its unit, else by the unit; None where neither says."""
+    """Return whether less is better, as the probe declares its unit, else by the unit; None if neither says."""
     return kind_of(series.probe).lower_is_better(series.unit)
 
 
@@ -215,7 +215,7 @@ def decides(unit: str, judge_by: str) -> bool:
 def summarise(profile: str, verdicts: Sequence[Verdict], judge_by: str = SPEED) -> Summary:
     """Worse where anything is worse; unknown where anything could not be told; better where anything is.
 
-    Of those that decide. A path that could not be judged makes nothing unknown where the fleet's mean was.
+    Of those that decide. A path that could not be judged makes nothing unknown if the fleet's mean was.
     """
     verdicts = [verdict for verdict in verdicts if decides(verdict.unit, judge_by)]
     regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)

@@ -33,7 +33,7 @@ def found(folder: Path) -> list[Path]:
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write `state` so that a reader sees the whole file or none, then drop all but the newest `KEPT` up to `step`.
 
-    OSError where the folder cannot be written; what was there before stays.
+    OSError if the folder cannot be written; what was there before stays.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = path_of(folder, step)
@@ -55,14 +55,14 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder; OSError where no checkpoint could be written, before anything is computed for one."""
+    """Make the folder; OSError if no checkpoint could be written, before anything is computed for one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def set_aside(folder: Path) -> None:
-    """Move what an earlier training left into `folder`/earlier, where no resume looks."""
+    """Move what an earlier training left into `folder`/earlier, if no resume looks."""
     earlier = folder / "earlier"
     for path in found(folder):
         earlier.mkdir(mode=0o700, exist_ok=True)

@@ -32,7 +32,7 @@ _LEAST_GAIN = 2
 
 
 def check(how: Settings, world_size: int, precision: str) -> None:
-    """Raise ValueError, with the rule, where the compression cannot be or would send more than none."""
+    """Raise ValueError, with the rule, if the compression cannot be or would send more than none."""
     if how.compress in LOSSY and how.error_feedback and precision == "fp16":
         raise ValueError(
             f"--compress {how.compress} with error feedback cannot go with --precision fp16: its loss scale changes, "

@@ -53,7 +53,7 @@ class Batch:
 def batch_of(config: Mapping[str, Any], world: int) -> Batch:
     """Return the batch with which DeepSpeed runs `world` ranks: what is not given follows from the rest, rounded down.
 
-    It may break the rule. ValueError where the configuration says too little, or no whole numbers.
+    It may break the rule. ValueError if the configuration says too little, or no whole numbers.
     """
     train, micro, steps = (_whole(config, name) for name in (TRAIN, MICRO, ACCUMULATION))
     if micro is None:
@@ -126,7 +126,7 @@ def build(
 def agreed(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file's configuration, with what it leaves open (`auto`, or not said) as the program's options want it.
 
-    ValueError, naming each value, where both say something and not the same: one of them would go unheard.
+    ValueError, naming each value, if both say something and not the same: one of them would go unheard.
     """
     differences = list(_differences(file, wanted, ""))
     if differences:

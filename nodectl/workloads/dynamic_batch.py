@@ -23,7 +23,7 @@ class Rule:
     scaling: str = "linear"
 
     def check(self) -> None:
-        """Raise ValueError where the numbers contradict each other."""
+        """Raise ValueError if the numbers contradict each other."""
         if not 1 <= self.smallest <= self.start <= self.largest:
             raise ValueError(
                 f"--dynamic-start {self.start} is not between --dynamic-min {self.smallest} "
@@ -39,7 +39,7 @@ class Rule:
 
 
 def of(settings: Any) -> Rule | None:
-    """Return the settings' rule; None where the batch is fixed. ValueError where the numbers contradict."""
+    """Return the settings' rule; None if the batch is fixed. ValueError if the numbers contradict."""
     if not settings.dynamic_batch:
         return None
     rule = Rule(
@@ -70,7 +70,7 @@ class DynamicBatch:
         return self.rule.lr_factor(self.batch)
 
     def update(self, samples_per_s: float) -> str:
-        """Take a reading, the same on every rank, and decide; what was changed and why, empty where nothing was."""
+        """Take a reading, the same on every rank, and decide; what was changed and why, empty if nothing was."""
         self.readings = [*self.readings, samples_per_s][-self.rule.window - 1 :]
         if len(self.readings) <= self.rule.window:
             return ""

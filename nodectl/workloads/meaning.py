@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# where nobody says otherwise: with these values the options that stand on them do nothing
+# if nobody says otherwise: with these values the options that stand on them do nothing
 OFF: Mapping[str, Any] = {
     "compress": "none",
     "workers": 0,
@@ -68,7 +68,7 @@ RULES = (
 def without_meaning(given: Values, others: Values, rules: Iterable[Rule] = RULES) -> dict[str, str]:
     """Return those of the options `given` that do nothing beside `others`, and what each would need.
 
-    `others` has the values that decide it; where one is not known there, the option is taken to mean something.
+    `others` has the values that decide it; if one is not known there, the option is taken to mean something.
     """
     at = {**others, **given}
     return {
@@ -87,7 +87,7 @@ def _holds(rule: Rule, at: Values) -> bool:
 
 
 def refusal(given: Values, others: Values, rules: Iterable[Rule] = RULES) -> str:
-    """Return the refusal of what does nothing, as one sentence; empty where all means something."""
+    """Return the refusal of what does nothing, as one sentence; empty if all means something."""
     idle = without_meaning(given, others, rules)
     if not idle:
         return ""

@@ -45,7 +45,7 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     try:
         workload.check(settings)
         dynamic_batch.of(settings)
-        # those that stand on the ranks or the device are refused where both are known
+        # those that stand on the ranks or the device are refused if both are known
         if idle := refusal(settings.asked, settings.values, (*RULES, *workload.rules)):
             raise ValueError(idle)
     except ValueError as error:

@@ -50,7 +50,7 @@ class Strategy:
 
     @property
     def compression(self) -> dict[str, Any] | None:
-        """Return what a rank sends of its gradients a step; None where that is not counted."""
+        """Return what a rank sends of its gradients a step; None if that is not counted."""
         return None
 
     def _make(self) -> nn.Module:
@@ -70,7 +70,7 @@ class Strategy:
 
     @property
     def notice(self) -> str:
-        """Return what somebody should know before it begins; empty where there is nothing."""
+        """Return what somebody should know before it begins; empty if there is nothing."""
         return ""
 
     @property

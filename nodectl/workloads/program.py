@@ -109,7 +109,7 @@ class Training:
     def adapt(self, samples_per_s: float) -> str:
         """Let the batch follow the throughput, by the mean of what all ranks say; every rank must call it.
 
-        What was changed, empty where nothing was; after a change `plan` is to be asked again.
+        What was changed, empty if nothing was; after a change `plan` is to be asked again.
         """
         if self.dynamic is None:
             return ""

@@ -1,4 +1,4 @@
-"""torch, as the programs' modules use it; where this Python has none, their options can be read all the same."""
+"""torch, as the programs' modules use it; if this Python has none, their options can be read all the same."""
 
 from __future__ import annotations
 

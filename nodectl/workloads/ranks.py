@@ -71,9 +71,9 @@ class Ranks:
 
 
 def join(device_kind: str) -> Ranks:
-    """Join the group that torchrun describes in the environment; one process on its own where there is none.
+    """Join the group that torchrun describes in the environment; one process on its own if there is none.
 
-    `device_kind` is auto, cpu or cuda. SystemExit where the device does not exist.
+    `device_kind` is auto, cpu or cuda. SystemExit if the device does not exist.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     device = pick_device(device_kind, local_rank)
@@ -101,7 +101,7 @@ def to_bytes(block: torch.Tensor) -> bytes:
 
 
 def pick_device(kind: str, local_rank: int) -> torch.device:
-    """Return the GPU of this local rank, or the CPU; SystemExit where there is no such GPU."""
+    """Return the GPU of this local rank, or the CPU; SystemExit if there is no such GPU."""
     if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

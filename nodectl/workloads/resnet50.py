@@ -1,4 +1,4 @@
-"""A ResNet of torchvision trained on CIFAR-10, or on synthetic pictures where there is none, and tested each epoch.
+"""A ResNet of torchvision trained on CIFAR-10, or on synthetic pictures if there is none, and tested each epoch.
 
 Run it under torchrun over many hosts, or by itself. The last line of rank 0 is a JSON summary.
 """
@@ -55,7 +55,7 @@ class Published(NamedTuple):
 
 
 def read(folder: Path) -> Published | None:
-    """CIFAR-10 out of a folder, None where it holds none; ValueError, with the file, for what is there and broken.
+    """CIFAR-10 out of a folder, None if it holds none; ValueError, with the file, for what is there and broken.
 
     It is taken unpacked or packed, in the form for Python (pickles) or the binary one, from the folder itself or from
     the one that its archive unpacks to.
@@ -388,7 +388,7 @@ class ResNet(Workload):
 
 
 def _torchvision() -> Any:
-    """Return the library's ResNets; SystemExit, with what to do, where it is not there or not for this torch."""
+    """Return the library's ResNets; SystemExit, with what to do, if it is not there or not for this torch."""
     spec = importlib.util.find_spec("torchvision")
     what = "`nodectl provision --tags pytorch` installs the torchvision of the stack, which was built for its torch"
     if spec is None or spec.origin is None:
@@ -404,7 +404,7 @@ def _torchvision() -> Any:
 def _declare_operators(folder: Path) -> None:
     """Let a torchvision be imported whose compiled part cannot be loaded: one that was built for CUDA, on a CPU node.
 
-    Its import declares more of its operators, and fails where there are none; a ResNet needs none of them.
+    Its import declares more of its operators, and fails if there are none; a ResNet needs none of them.
     """
     if _declared or not hasattr(torch.library, "Library"):
         return

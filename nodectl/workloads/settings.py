@@ -45,7 +45,7 @@ class at_least:  # noqa: N801 (a type of argparse)
         self.smallest = smallest
 
     def __call__(self, text: str) -> int:
-        """Return the number of a text; ArgumentTypeError where it is none."""
+        """Return the number of a text; ArgumentTypeError if it is none."""
         with contextlib.suppress(ValueError):
             if self.smallest <= int(text) <= _MOST:
                 return int(text)
@@ -59,7 +59,7 @@ class number:  # noqa: N801 (as above)
         self.smallest = smallest
 
     def __call__(self, text: str) -> float:
-        """Return the number of a text; ArgumentTypeError where it is none."""
+        """Return the number of a text; ArgumentTypeError if it is none."""
         with contextlib.suppress(ValueError):
             if self.smallest <= float(text) < float("inf"):
                 return float(text)
@@ -83,7 +83,7 @@ class Settings:
     """One training: what its command line says. options.py makes the options from these fields.
 
     `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides. `course_batch` is the batch of a rank
-    and step for which steps, warm-up and learning rate are meant, where it is not this one's; 0 where it is.
+    and step for which steps, warm-up and learning rate are meant, if it is not this one's; 0 if it is.
     """
 
     batch: int = _option(COURSE, 32, "samples of a micro-batch on each rank", at_least(1))

@@ -51,7 +51,7 @@ class Text(Data):
 
 
 def read(folder: Path | None, length: int, samples: int, seed: int) -> Text:
-    """Return the text below `folder`, or `samples` pieces of a made-up text; SystemExit where there is none."""
+    """Return the text below `folder`, or `samples` pieces of a made-up text; SystemExit if there is none."""
     if folder is None:
         return Text("synthetic text", made_up(seed), length, samples)
     tokens, files = _of_folder(folder)

@@ -70,7 +70,7 @@ class Energy:
             return
 
     def joules(self) -> float | None:
-        """Return its reading; None where the GPU does not tell."""
+        """Return its reading; None if the GPU does not tell."""
         millijoules = ctypes.c_ulonglong()
         told = self._counter is not None and self._counter(ctypes.byref(millijoules)) == 0
         return millijoules.value / 1e3 if told else None
@@ -79,7 +79,7 @@ class Energy:
 class Clock:
     """Durations of the steps of this run, how many samples all ranks had in each, and how long it waited for them.
 
-    `joules` is what this rank's GPU drew in the steps after the warm-up; None where it does not tell.
+    `joules` is what this rank's GPU drew in the steps after the warm-up; None if it does not tell.
     """
 
     def __init__(self, device: torch.device, steps: int) -> None:
@@ -149,7 +149,7 @@ class Clock:
 
 
 def peak_flops(name: str, precision: str) -> float | None:
-    """Return what a GPU of this name can do in a second at most; None where that is not known."""
+    """Return what a GPU of this name can do in a second at most; None if that is not known."""
     for pattern, half, tf32, single in _PEAKS:
         if re.search(pattern, name):
             return {"fp32": single, "tf32": tf32}.get(precision, half) * 1e12
@@ -204,7 +204,7 @@ class GpuUse:
                 self._shares.append(float(line) / 100)
 
     def stop(self) -> float | None:
-        """Return the mean share of the time in which a kernel ran, 0 to 1; None where that was not told."""
+        """Return the mean share of the time in which a kernel ran, 0 to 1; None if that was not told."""
         if hasattr(self, "_asking"):
             self._asking.terminate()
             self._asking.wait()

@@ -66,11 +66,11 @@ class Workload(ABC):
 
     @abstractmethod
     def data(self, settings: Settings) -> Data:
-        """Return what is trained on; SystemExit where it is not there."""
+        """Return what is trained on; SystemExit if it is not there."""
 
     @abstractmethod
     def model(self, settings: Settings) -> nn.Module:
-        """Return the model, made anew on the default device; its weights by the seed that was set before."""
+        """Return the model, made again on the default device; its weights by the seed that was set before."""
 
     def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
         """Return the first values of one parameter, on the CPU; None where only the whole model has them."""
@@ -97,7 +97,7 @@ class Workload(ABC):
         """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
-        """Return what --recompute full does a second time; None where nobody has worked it out."""
+        """Return what --recompute full does a second time; None if nobody has worked it out."""
         return None
 
     def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:

@@ -100,7 +100,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             return {**result, "failed": True, "changed": False, "msg": str(error)}
 
     def _make(self, path: Path, arguments: dict[str, Any], looking: bool, host: str, task_vars: Any) -> list[str]:
-        """Resolve and write the lock, and return warnings; LockError where that cannot be."""
+        """Resolve and write the lock, and return warnings; LockError if that cannot be."""
         uv = str(arguments.pop("controller_uv", ""))
         why_not, where = "", "the controller"
         locked = [] if looking else _resolved_here(arguments, uv)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Look = Mapping[str, Any]
-# where no family of distributions is named: Debian's words, as nodectl/profiles/families.yml has them
+# if no family of distributions is named: Debian's words, as nodectl/profiles/families.yml has them
 DEBIAN: Mapping[str, Any] = {
     "headers": "linux-headers-{kernel}",
     "driver_needs": {},
@@ -39,7 +39,7 @@ def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
 
 
 def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
-    """Return the module stream of a managed driver, where dnf has it; empty where none is managed."""
+    """Return the module stream of a managed driver, where dnf has it; empty if none is managed."""
     from nodectl.profiles import driver_policy as policy
 
     if not wanted or mode != "manage":
@@ -88,7 +88,7 @@ def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -
 
 
 def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = None) -> str:
-    """Return why a managed driver cannot be on this host; "" where it can."""
+    """Return why a managed driver cannot be on this host; "" if it can."""
     driver = node["driver"]
     if mode != "manage":
         return ""
@@ -212,7 +212,7 @@ def driver_obstacles(
     signed: bool = False,
     family: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Why a driver that would be installed here would not load after the reboot; empty where it is there already."""
+    """Why a driver that would be installed here would not load after the reboot; empty if it is there already."""
     boot, reasons, family = node.get("boot") or {}, [], family or DEBIAN
     if mode == "manage" and wanted and wanted.get("refused"):
         return [wanted["refused"]]
@@ -239,7 +239,7 @@ def driver_obstacles(
 
 
 def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
-    """Return why Secure Boot refuses the modules; nothing where it knows who signed them."""
+    """Return why Secure Boot refuses the modules; nothing if it knows who signed them."""
     enrolled = wanted.get("enrolled")
     if wanted.get("modules") == "precompiled":
         way = "enroll it (`mokutil --import`) and set nvidia_driver_signed"

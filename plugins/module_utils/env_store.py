@@ -56,7 +56,7 @@ def clean(store: Path, link: Path) -> None:
 
 
 def current(link: Path) -> Path | None:
-    """Return the environment that the link names; None where there is no link or it leads nowhere."""
+    """Return the environment that the link names; None if there is no link or it leads nowhere."""
     if not link.is_symlink():
         return None
     target = Path(os.path.normpath(link.parent / os.readlink(link)))  # nodes have Python 3.8

@@ -103,7 +103,7 @@ def sync_folder(path: str) -> None:
 def write_whole(
     path: str, fill: Callable[[Any], object], *, mode: int, uid: int | None = None, gid: int | None = None
 ) -> None:
-    """Write a new file in one step: beside its place, synced, renamed; nothing half-written is ever seen.
+    """Write a new file in one step: next to its place, synced, renamed; nothing half-written is ever seen.
 
     Without `uid` and `gid` it belongs to who runs this.
     """
@@ -139,7 +139,7 @@ def write_json(path: str, document: Any, mode: int = 0o600) -> None:
 def relabel(path: str, *, below: bool = False) -> None:
     """Give it the SELinux context that the policy has for its place; a file renamed into it keeps that of its maker.
 
-    Nothing where the kernel has no SELinux.
+    Nothing if the kernel has no SELinux.
     """
     if os.path.exists(SELINUX) and shutil.which("restorecon"):
         options = ["-R"] if below else []
@@ -148,7 +148,7 @@ def relabel(path: str, *, below: bool = False) -> None:
 
 
 def read_text(path: str) -> str:
-    """Return the file's text; empty where there is none."""
+    """Return the file's text; empty if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -157,7 +157,7 @@ def read_text(path: str) -> str:
 
 
 def read_or(path: str, default: str = "") -> str:
-    """Return the text of a small file; `default` where it cannot be read, for whatever reason."""
+    """Return the text of a small file; `default` if it cannot be read, for whatever reason."""
     try:
         return read_text(path) if os.path.exists(path) else default
     except OSError:
@@ -170,7 +170,7 @@ def difference(name: str, before: str, after: str) -> dict[str, str]:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Return a document; {} where there is none or it cannot be read."""
+    """Return a document; {} if there is none or it cannot be read."""
     try:
         document = json.loads(read_or(path))
     except ValueError:

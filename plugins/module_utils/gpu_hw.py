@@ -55,7 +55,7 @@ _DEVICE = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
 
 
 def gpus(run: Run) -> list[Gpu] | None:
-    """Each GPU's settings as nvidia-smi prints them, without units; None where it does not answer."""
+    """Each GPU's settings as nvidia-smi prints them, without units; None if it does not answer."""
     query = ",".join(FIELDS.values())
     status, out, _unused = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
     if status != 0:
@@ -149,7 +149,7 @@ def setting_commands(uuid: str, wanted: Mapping[str, str], now: Mapping[str, str
 
 
 def power_refusal(gpu: Gpu, limit: int) -> str:
-    """Return why this card cannot have the limit; "" where it can, or names no range."""
+    """Return why this card cannot have the limit; "" if it can, or names no range."""
     low, high = number(gpu["power_min"]), number(gpu["power_max"])
     if low is None or high is None or low <= limit <= high:
         return ""
@@ -157,7 +157,7 @@ def power_refusal(gpu: Gpu, limit: int) -> str:
 
 
 def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
-    """Return why this card cannot have the clocks; "" where it can."""
+    """Return why this card cannot have the clocks; "" if it can."""
     query = "--query-supported-clocks=memory,graphics"
     pairs = run(["nvidia-smi", "-i", gpu["uuid"], query, "--format=csv,noheader,nounits"])[1]
     supported = [re.sub(r"\s", "", line) for line in pairs.splitlines()]

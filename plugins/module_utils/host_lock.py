@@ -62,7 +62,7 @@ def host_name() -> str:
 
 
 def lock_path(folders: tuple[str, ...] = ()) -> str | None:
-    """Return the lock's path, the same for every login; None where there is no folder for it."""
+    """Return the lock's path, the same for every login; None if there is no folder for it."""
     for folder in folders or COMMON_FOLDERS:
         if os.path.isdir(folder) and os.stat(folder).st_mode & 0o1002 == 0o1002:
             return os.path.join(folder, "nodectl-%s.lock" % host_name())
@@ -145,7 +145,7 @@ def claims(path: str) -> list[dict[str, Any]]:
 
 
 def relieve(claim: dict[str, Any]) -> bool:
-    """End the process that a login's claim names, where it is that login's; False where this login may not."""
+    """End the process that a login's claim names, where it is that login's; False if this login may not."""
     try:
         with open("/proc/%d/status" % claim["pid"], encoding="utf-8", errors="replace") as text:
             uids = [line.split()[2] for line in text if line.startswith("Uid:")]
@@ -158,7 +158,7 @@ def relieve(claim: dict[str, Any]) -> bool:
 
 
 def write_claim(path: str, claim: dict[str, Any]) -> None:
-    """Say who holds the lock, as this login; where that cannot be written the lock holds without it."""
+    """Say who holds the lock, as this login; if that cannot be written the lock holds without it."""
     place = claim_path(path, os.geteuid())
     aside = "%s.new%d" % (place, os.getpid())
     with suppress(OSError):
@@ -179,7 +179,7 @@ def _login(uid: int) -> str:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks; empty where there is none."""
+    """Return when a process started, in the kernel's ticks; empty if there is none."""
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
             return text.read().rpartition(")")[2].split()[19]
@@ -208,7 +208,7 @@ def connection() -> tuple[int, str]:
 
 
 def holder_of(file: int) -> dict[str, Any]:
-    """Return what the holder has written; nothing where it had no room to."""
+    """Return what the holder has written; nothing if it had no room to."""
     try:
         holder = json.loads(os.pread(file, LONGEST, 0).decode())
     except (OSError, ValueError):
@@ -238,7 +238,7 @@ def open_lock(path: str) -> int:
 
 
 def refuse_other(path: str) -> None:
-    """Raise NoLockError where the lock's place has something else than a plain file that everybody may read."""
+    """Raise NoLockError if the lock's place has something else than a plain file that everybody may read."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -87,7 +87,7 @@ def proc_path(key: str) -> str:
 
 
 def why_no_key(key: str) -> str:
-    """Return why no one setting can be called so; "" where one can."""
+    """Return why no one setting can be called so; "" if one can."""
     if set(key) & set("*?[]"):
         return "it is a pattern, and each setting is to be named in full"
     if set(key) & set("=#;") or key.split() != [key]:

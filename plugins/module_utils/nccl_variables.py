@@ -50,7 +50,7 @@ def variables() -> dict[str, Variable]:
 
 
 def variable(name: str) -> Variable | None:
-    """Return the row of a variable, or of the family that it belongs to; None where nothing is known of it."""
+    """Return the row of a variable, or of the family that it belongs to; None if nothing is known of it."""
     rows = variables()
     families = (row for row in rows.values() if row.name.endswith("*") and name.startswith(row.name[:-1]))
     return rows.get(name) or next(families, None)
@@ -62,7 +62,7 @@ def is_debug_variable(name: str) -> bool:
 
 
 def why_no_name(name: str) -> str:
-    """Return why no variable of NCCL or of a plug-in can be meant by that name; "" where one can.
+    """Return why no variable of NCCL or of a plug-in can be meant by that name; "" if one can.
 
     A name that is not in the table and like none there may be a newer NCCL's, or another plug-in's.
     """
@@ -77,7 +77,7 @@ def why_no_name(name: str) -> str:
 
 
 def why_no_text(value: str) -> str:
-    """Return why NCCL would not read the very same from its file; "" where it would."""
+    """Return why NCCL would not read the very same from its file; "" if it would."""
     if not value or value != value.strip():
         return f"{value!r}: NCCL trims nothing, so a value may not be empty or begin or end with a space"
     if not value.isprintable():
@@ -98,7 +98,7 @@ def is_set(env: Mapping[str, str], name: str) -> bool:
 
 
 def why_not_together(env: Mapping[str, str]) -> str:
-    """Return why no NCCL works with all of these variables, whatever the host; "" where it may."""
+    """Return why no NCCL works with all of these variables, whatever the host; "" if it may."""
     if not asks_for_ib(env) or not is_set(env, "NCCL_IB_DISABLE"):
         return ""
     taken = f"NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} takes that network away"
@@ -117,7 +117,7 @@ def refusals(env: Mapping[str, str]) -> list[str]:
 
 
 def why_no_value(name: str, value: str) -> str:
-    """Return why NCCL would read that value otherwise than it is meant; "" where it would not, or nothing is known."""
+    """Return why NCCL would read that value otherwise than it is meant; "" if it would not, or nothing is known."""
     row = variable(name)
     if row is None or not row.values or any(_fits(value, kind) for kind in row.values.split(" or ")):
         return ""

@@ -45,7 +45,7 @@ def on_pci(name: str, sys_root: str = SYS) -> bool:
 
 
 def session_interface(run: Run, local_address: str) -> str:
-    """Return the interface with this address, through which an operator's session comes; empty where none has it."""
+    """Return the interface with this address, through which an operator's session comes; empty if none has it."""
     status, out, _unused = run(["ip", "-json", "address", "show"])
     for row in json.loads(out) if status == 0 and local_address else []:
         if any(address.get("local") == local_address for address in row.get("addr_info", ())):
@@ -70,7 +70,7 @@ def session_address(proc_root: str = PROC) -> str:
 
 
 def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
-    """(pre-set maximums, current sizes) by the names that `ethtool -G` takes; None where the device has none."""
+    """(pre-set maximums, current sizes) by the names that `ethtool -G` takes; None if the device has none."""
     status, out, _unused = run(["ethtool", "-g", name])
     if status != 0:
         return None
@@ -79,7 +79,7 @@ def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
 
 
 def ring_sizes(text: str) -> dict[str, int]:
-    """{ring: size} of one half of `ethtool -g`, 0 where the device has no such ring."""
+    """{ring: size} of one half of `ethtool -g`, 0 if the device has no such ring."""
     sizes = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
     return {RINGS[name]: int(size) for name, size in sizes if name in RINGS}
 
@@ -91,7 +91,7 @@ def ring_commands(name: str, wanted: Mapping[str, object], now: Mapping[str, obj
 
 
 def interrupts(name: str, sys_root: str = SYS, proc_root: str = PROC) -> tuple[str, dict[str, str]] | None:
-    """(CPUs of the interface's NUMA node, {irq: CPUs that may serve it}); None where it has no NUMA node."""
+    """(CPUs of the interface's NUMA node, {irq: CPUs that may serve it}); None if it has no NUMA node."""
     device = f"{sys_root}/class/net/{name}/device"
     try:
         numbers = sorted((irq.name for irq in Path(device, "msi_irqs").iterdir()), key=int)
@@ -117,7 +117,7 @@ def cpu_set(text: str) -> frozenset[int]:
 
 
 def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list[list[str]]:
-    """Return what has to be run for `name` to hold what is wanted; nothing where it does, or where it cannot."""
+    """Return what has to be run for `name` to hold what is wanted; nothing if it does, or if it cannot."""
     todo = []
     if wanted.get("mtu") and link["mtu"] != wanted["mtu"] and mtu_fits(link, wanted["mtu"]):
         todo.append(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
@@ -139,7 +139,7 @@ def mtu_fits(link: Look, mtu: int) -> bool:
 
 
 def execute(run: Run, command: Sequence[str]) -> str:
-    """Run it, or write a kernel file; the reason where it did not work."""
+    """Run it, or write a kernel file; the reason if it did not work."""
     if command[0] != "write":
         status, out, err = run(list(command))
         return "" if status == 0 else (err or out).strip()
@@ -159,7 +159,7 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
 
 
 def main(path: str) -> int:
-    """Apply the settings of this file at a boot to the interfaces that it names; 1 where one does not hold them."""
+    """Apply the settings of this file at a boot to the interfaces that it names; 1 if one does not hold them."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
     there, failures = links(_run), []
     for name in wanted["interfaces"]:

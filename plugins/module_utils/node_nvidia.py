@@ -56,7 +56,7 @@ def in_lab(root: str = "/") -> bool:
 
 
 def recorded_hardware(root: str = "/") -> dict[str, Any]:
-    """Return a recorded lab host's GPUs, NVSwitches and driver; empty where no recording answers for its hardware."""
+    """Return a recorded lab host's GPUs, NVSwitches and driver; empty if no recording answers for its hardware."""
     folder = os.path.join(root, _RECORDED)
     if not os.path.exists(os.path.join(folder, "name")):
         return {}

@@ -43,7 +43,7 @@ class Repository:
         raise NotImplementedError
 
     def contradiction(self, other: Source) -> str:
-        """Return why it cannot be adopted; "" where it can."""
+        """Return why it cannot be adopted; "" if it can."""
         raise NotImplementedError
 
     def at(self, path: str) -> Path:
@@ -51,7 +51,7 @@ class Repository:
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content; None where there is none."""
+        """Return a file's content; None if there is none."""
         try:
             return self.at(path).read_bytes()
         except OSError:

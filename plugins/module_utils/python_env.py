@@ -33,7 +33,7 @@ def serves(version: str, low: str, high: str) -> bool:
 
 
 def version_of(run: Callable[[list[str]], tuple[int, str, str]], path: str) -> str:
-    """Version of an interpreter; empty where it does not run. `run` is one that a missing program does not end."""
+    """Version of an interpreter; empty if it does not run. `run` is one that a missing program does not end."""
     status, out, _unused = run([path, "-c", VERSION])
     return out.strip() if status == 0 else ""
 
@@ -68,7 +68,7 @@ def lacking(requirements: Iterable[str], present: dict[str, str]) -> list[str]:
 
 
 def venv_python(path: Path) -> str:
-    """Version of the interpreter that the environment was made with; empty where it does not run."""
+    """Version of the interpreter that the environment was made with; empty if it does not run."""
     try:
         fields = dict(re.findall(r"^([\w-]+)\s*=\s*(.+)$", (path / "pyvenv.cfg").read_text(), re.MULTILINE))
     except OSError:

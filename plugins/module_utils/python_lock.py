@@ -147,7 +147,7 @@ def install(run: Run, uv: str, python: Path, folder: Path, source: Source, locke
 
 
 def fill(run: Run, python: Path, folder: Path, wanted: Mapping[str, Any]) -> None:
-    """Install what the requirements need into the environment of this interpreter; LockError where that cannot be.
+    """Install what the requirements need into the environment of this interpreter; LockError if that cannot be.
 
     `wanted` is that of `resolve`, with uv, and with locked: a lock's lines, or none to resolve on this host alone.
     What a lock names and no requirement needs is not installed.

@@ -31,7 +31,7 @@ def numbers(version: str) -> list[int]:
 
 
 def cuda_of(version: str) -> str:
-    """`11.6` of `2.12.7-1+cuda11.6` (rpm: also `8.6.0.163-1.cuda11.8`); empty where the version names none."""
+    """`11.6` of `2.12.7-1+cuda11.6` (rpm: also `8.6.0.163-1.cuda11.8`); empty if the version names none."""
     match = re.search(r"[+.]cuda([\d.]+)", version)
     return match[1] if match else ""
 

@@ -81,7 +81,7 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> N
     entries = held_entries(gpus, wanted, held.before)
     now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in gpu_hw.settings(gpu).items()}
     given_up = given_back(gpus, held.unwanted(entries, now.get))
-    # where neither a GPU answers nor access control is to go, there is nothing that a boot could set
+    # if neither a GPU answers nor access control is to go, there is nothing that a boot could set
     useful = any(value is not None for value in wanted.values()) and (
         bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual())
     )

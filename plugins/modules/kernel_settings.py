@@ -29,7 +29,7 @@ NO_KEY = "no key"
 
 
 class Live(NamedTuple):
-    """A key as the kernel shows it; where it cannot be set, `kind` is READ_ONLY, NO_KEY or as `absence` has it."""
+    """A key as the kernel shows it; if it cannot be set, `kind` is READ_ONLY, NO_KEY or as `absence` has it."""
 
     value: str
     kind: str = ""
@@ -108,7 +108,7 @@ def _set(done: Plan, key: str, wanted: str, never_lower: bool, live: str, before
 
 
 def drop_in(values: dict[str, str]) -> str:
-    """Return the file's text; empty where there is nothing to set."""
+    """Return the file's text; empty if there is nothing to set."""
     return HEADER + as_lines(values) if values else ""
 
 

@@ -79,7 +79,7 @@ class Interfaces:
         return {key: {"before": self.held.before(key, self.now(key)), "after": value} for key, value in after.items()}
 
     def now(self, key: str) -> Any:
-        """Return what an interface holds by a key of `Held`; None where it is gone."""
+        """Return what an interface holds by a key of `Held`; None if it is gone."""
         kind, _unused, name = key.partition(" ")
         if kind == "rings":
             sizes = nic_hw.rings(self.run, name)
@@ -88,7 +88,7 @@ class Interfaces:
         return str(link["mtu"]) if link else None
 
     def given_back(self, entries: dict[str, Any]) -> list[list[str]]:
-        """Return the commands that take back what is no longer wanted, where nobody else has changed it since."""
+        """Return the commands that take back what is no longer wanted, if nobody else has changed it since."""
         todo = []
         for key, value in self.held.unwanted(entries, self.now).items():
             kind, _unused, name = key.partition(" ")

@@ -122,7 +122,7 @@ def virtual(root: str) -> str | None:
 
 
 def secure_boot(root: str) -> bool | None:
-    """Return True, False, or None where the firmware has no such thing."""
+    """Return True, False, or None if the firmware has no such thing."""
     try:
         with open(os.path.join(root, _SECURE_BOOT), "rb") as handle:
             return handle.read()[-1:] == b"\x01"

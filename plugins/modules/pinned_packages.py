@@ -62,12 +62,12 @@ class Pinned:
         self.settled: set[str] = set()
 
     def version(self, name: str) -> str:
-        """Return the installed version; empty where it is not wholly there."""
+        """Return the installed version; empty if it is not wholly there."""
         package = self.packages.get(name, {})
         return str(package["version"]) if package.get("state") == "installed" else ""
 
     def present(self, wanted: Wanted) -> str:
-        """Return the one of the names that is there in the wanted version; empty where none is."""
+        """Return the one of the names that is there in the wanted version; empty if none is."""
         fits = (name for name in wanted["names"] if wanted_packages.matches(self.version(name), wanted["version"]))
         return next(fits, "")
 
@@ -127,7 +127,7 @@ class Pinned:
         )
 
     def choose(self) -> tuple[dict[str, str], dict[str, str]]:
-        """({name: version} to install, the same where no repository knows them yet and check mode may foresee them)."""
+        """({name: version} to install, the same if no repository knows them yet and check mode may foresee them)."""
         missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
         self.settled = {self.present(wanted) for wanted in self.params["packages"]} - {""}
         offers = self.system.offers(sorted({name for wanted in missing for name in wanted["names"]}))
@@ -184,7 +184,7 @@ class Pinned:
         )
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:
-        """Have the plan followed, and look again; ends the module where a version is not as wanted."""
+        """Have the plan followed, and look again; ends the module if a version is not as wanted."""
         if choice or gone:
             while not self.system.install(choice, gone):
                 choice = self.choose()[0]

@@ -53,7 +53,7 @@ def name_of(wanted: dict[str, Any], version: str) -> str:
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Everything that is known without changing anything; fails where the interpreter cannot serve."""
+    """Everything that is known without changing anything; fails if the interpreter cannot serve."""
     wanted, link = module.params, Path(module.params["path"])
     version = interpreter_version(module)
     name, store = name_of(wanted, version), Path(wanted["store"])
@@ -85,7 +85,7 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
 
 
 def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
-    """Install what the requirements need, each file by its digest; LockError where that cannot be."""
+    """Install what the requirements need, each file by its digest; LockError if that cannot be."""
     wanted = module.params
     house = wanted["wheelhouse"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):

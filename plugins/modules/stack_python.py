@@ -63,7 +63,7 @@ def mirrored(url: str, mirror: str) -> str:
 
 
 def unreachable(url: str) -> str:
-    """Return why a build cannot be had from here; "" where it can."""
+    """Return why a build cannot be had from here; "" if it can."""
     if not re.match(r"https?://", url):
         path = urllib.parse.unquote(re.sub(r"^file://", "", url))
         return "" if Path(path).is_file() else f"no file {path} on this host"
@@ -77,7 +77,7 @@ def unreachable(url: str) -> str:
 
 
 def installed(module: AnsibleModule) -> tuple[str, str]:
-    """(path, version) of the first interpreter that serves; empty where none does."""
+    """(path, version) of the first interpreter that serves; empty if none does."""
     wanted = module.params
     low, high = wanted["min"], wanted["max"]
     interpreters = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
@@ -93,7 +93,7 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """Return the interpreter and how to have it; fails where none can be had."""
+    """Return the interpreter and how to have it; fails if none can be had."""
     wanted = module.params
     low, high, chosen = wanted["min"], wanted["max"], wanted["interpreter"]
     host = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}

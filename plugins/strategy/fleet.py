@@ -1,6 +1,6 @@
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible strategy: linear, over mitogen's connections where those can be used; knows where they cannot."""
+"""Ansible strategy: linear, over mitogen's connections where those can be used; knows if they cannot."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def chosen(environment: Mapping[str, str]) -> str:
 
 
 def not_together(core: str, mitogen: tuple[int, ...]) -> str:
-    """Return why these two are not used together; "" where they are."""
+    """Return why these two are not used together; "" if they are."""
     if ".".join(core.split(".")[:2]) not in TESTED_CORE:
         return f"ansible-core {core} was not tested with it (tested: {', '.join(TESTED_CORE)})"
     if mitogen < TESTED_MITOGEN:
@@ -68,7 +68,7 @@ def not_together(core: str, mitogen: tuple[int, ...]) -> str:
 
 
 def cannot_become(methods: Mapping[str, str]) -> str:
-    """Return why mitogen cannot become root on these hosts ({host: become method}); "" where it can."""
+    """Return why mitogen cannot become root on these hosts ({host: become method}); "" if it can."""
     others = sorted({method for method in methods.values() if method not in BECOME_METHODS})
     hosts = sorted(host for host, method in methods.items() if method in others)
     return f"it knows no become method {', '.join(others)} ({hosts[0]} has it)" if hosts else ""
@@ -117,7 +117,7 @@ def _say(reason: str) -> None:
 
 @functools.cache
 def _warm() -> None:
-    """Load once what the process of each task would load anew after its fork."""
+    """Load once what the process of each task would load again after its fork."""
     for plugins in (loader.filter_loader, loader.test_loader):
         for _unused in plugins.all():
             pass

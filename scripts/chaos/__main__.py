@@ -5,7 +5,7 @@ usage: python -m scripts.chaos [--list] [--events NAME[:PHASE],…] [--phases NA
 Real torchrun over gloo on a lab's hosts. Compared are the job's end, the cause that `jobs why` tells, the time in
 which all ranks had ended, losses (bit by bit those of an undisturbed run), checkpoints, and what stays on the hosts.
 The last line is JSON: {"events": …, "passed": …, "left_over": …}; an event in a phase counts as one. Exit status 1
-where one failed.
+if one failed.
 """
 
 from __future__ import annotations

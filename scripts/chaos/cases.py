@@ -41,7 +41,7 @@ class Expect:
     """The end of a case; `promise` are words of docs/jobs.md.
 
     `states`: one of these must `jobs why` say (`undone`: it knows no such job; `unseen`: nobody is left to ask).
-    `classes`, `host`, `rank`: of the cause; none of them is looked at where there are no classes.
+    `classes`, `host`, `rank`: of the cause; none of them is looked at if there are no classes.
     `within_s`: no rank lives so long after the event; None: the job goes on.
     `exits`: of the launch; None: whatever it was, as where it was killed itself. `lasts_s`: the longest that it goes on
     showing output. `keeps`: kinds of things that may stay until `jobs clean`.

@@ -115,7 +115,7 @@ class LabHost:
         (place / what).touch()
 
     def run(self, script: str, given: str = "") -> str:
-        """Return the output of a shell script that runs as the host's root; CalledProcessError where it fails."""
+        """Return the output of a shell script that runs as the host's root; CalledProcessError if it fails."""
         ways = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"]
         command = ["nsenter", f"--target={self.pid}", *ways, "--", "sh", "-c", script]
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
@@ -207,7 +207,7 @@ class Lab:
         self._tc(host, "qdisc", "replace", "root", "handle", "1:", "bfifo", "limit", "1")
 
     def let_hear(self, host: LabHost) -> None:
-        """Undo `deafen`; harmless where nothing was done."""
+        """Undo `deafen`; harmless if nothing was done."""
         with suppress(subprocess.CalledProcessError):
             self._tc(host, "qdisc", "del", "root")
 
@@ -239,7 +239,7 @@ def _pids() -> list[int]:
 
 
 def _network(pid: int) -> str:
-    """Return the network namespace; empty where the process is gone."""
+    """Return the network namespace; empty if the process is gone."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115 - read for all processes, four times a second
     except OSError:
@@ -247,7 +247,7 @@ def _network(pid: int) -> str:
 
 
 def _seen(pid: int) -> Seen | None:
-    """Return the process of a number; None where it has ended."""
+    """Return the process of a number; None if it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines() if ":\t" in line)

@@ -23,7 +23,7 @@ _LATE_AGAIN = 2  # so often a moment may be missed before the case has failed
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`problems` is empty where all came as promised; `left` what stayed behind."""
+    """`problems` is empty if all came as promised; `left` what stayed behind."""
 
     event: Event
     phase: Phase

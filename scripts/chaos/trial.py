@@ -150,7 +150,7 @@ class Trial:
         return [seen for seen in host.processes() if seen.environ.get("NODECTL_JOB_ID") == self.job_id]
 
     def ranks(self, hosts: Sequence[LabHost] = ()) -> list[Seen]:
-        """Living ranks, on all hosts where none is named."""
+        """Living ranks, on all hosts if none is named."""
         return [seen for host in hosts or self.lab.hosts for seen in self.of_job(host) if seen.rank is not None]
 
     def rank(self, host: LabHost | None = None) -> Seen:
@@ -256,7 +256,7 @@ class Trial:
         self.wait(lambda: self.has_ended, "the job did not finish")
 
     def hear_out(self, within_s: float) -> int | None:
-        """Return the launch's exit status, once it has ended by itself; None where it did not."""
+        """Return the launch's exit status, once it has ended by itself; None if it did not."""
         if self.launch is None:
             return None
         try:
@@ -285,7 +285,7 @@ class Trial:
                     (self.folder / f"{host.name}-{name}").write_bytes((self.place(host) / name).read_bytes()[-200_000:])
 
     def why(self) -> dict[str, Any] | None:
-        """Return the one job as `jobs why` tells it; None where it knows no such job."""
+        """Return the one job as `jobs why` tells it; None if it knows no such job."""
         done = self.lab.on_hosts("--output", "json", "jobs", "why", self.job_id)
         (self.folder / "why.json").write_text(done.stdout + done.stderr)
         try:
@@ -296,7 +296,7 @@ class Trial:
 
 
 def _tail(path: Path, size_bytes: int) -> str:
-    """Whole lines; nothing where the file is gone."""
+    """Whole lines; nothing if the file is gone."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size_bytes))

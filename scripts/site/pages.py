@@ -24,7 +24,7 @@ _PAGES_OF = re.compile(r"^<!-- pages of (\S+/) -->$", re.MULTILINE)
 
 
 def title(markdown: str) -> str:
-    """Return the first heading, without its markup; empty where there is none."""
+    """Return the first heading, without its markup; empty if there is none."""
     found = _HEADING.search(markdown)
     return found[1].replace("`", "").strip() if found else ""
 
@@ -155,7 +155,7 @@ def body(markdown: str) -> str:
 
 
 def section(markdown: str, heading: str) -> str:
-    """Return the text below that heading of the second level; KeyError where there is none."""
+    """Return the text below that heading of the second level; KeyError if there is none."""
     _, there, rest = markdown.partition(f"\n## {heading}\n")
     if not there:
         raise KeyError(f"no heading {heading!r}")

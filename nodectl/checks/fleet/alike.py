@@ -82,7 +82,7 @@ def gpu_alike(
 
 
 def _models(host: Subject, gpus: Gpus) -> Values:
-    """Return each GPU's name; where the profile names no count or several kinds, those of the host as one value."""
+    """Return each GPU's name; if the profile names no count or several kinds, those of the host as one value."""
     names = {gpu.label: gpu.name for gpu in gpus.devices if gpu.name}
     groups = host.wanted.hardware.groups if host.wanted else ()
     if names and (host.gpus is None or len(groups) > 1):

@@ -1,4 +1,4 @@
-"""Compares the hosts of a fleet: where no profile fixes a value, the majority's value is expected of all."""
+"""Compares the hosts of a fleet: if no profile fixes a value, the majority's value is expected of all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _WEAK = {
 }
 # a kind of identity, and the identity
 Claim = tuple[str, str]
-# a host, and the part of it that is compared, empty where it is the host itself
+# a host, and the part of it that is compared, empty if it is the host itself
 Unit = tuple[str, str]
 
 

@@ -76,7 +76,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
 
 
 def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:
-    """Return how many of each kind are wanted and not shown, as `1 x NVIDIA L4`; empty where a GPU has no name."""
+    """Return how many of each kind are wanted and not shown, as `1 x NVIDIA L4`; empty if a GPU has no name."""
     names = [gpu.name for gpu in gpus.devices]
     lacks = {group.model: group.gpus - sum(is_same(name or "", group.model) for name in names) for group in groups}
     return [] if None in names else [f"{lack} x {model}" for model, lack in lacks.items() if lack > 0]
@@ -97,7 +97,7 @@ def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
 
 
 def _untaken(host: Subject, gpus: Gpus) -> list[PcieLink]:
-    """Return the GPUs of PCI that the driver does not show; empty where it does not tell where its own are."""
+    """Return the GPUs of PCI that the driver does not show; empty if it does not tell where its own are."""
     shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
     return [link for link in _links(host) if link.address not in shown] if "" not in shown else []
 

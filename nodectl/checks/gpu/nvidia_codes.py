@@ -22,7 +22,7 @@ _NVLINK5 = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class XidCode:
-    """One Xid as NVIDIA lists it: `immediate` and `investigatory` are its actions, empty where it names none."""
+    """One Xid as NVIDIA lists it: `immediate` and `investigatory` are its actions, empty if it names none."""
 
     code: int
     mnemonic: str
@@ -100,9 +100,9 @@ def _rows(name: str) -> list[list[Any]]:
 def nvlink_cases(code: int, text: str, driver: int | None) -> tuple[NvlinkCode, ...]:
     """Return the cases that a line of Xid `code` tells of by its bits, the gravest first.
 
-    Empty where it has no such bits.
+    Empty if it has no such bits.
 
-    `driver` is the branch (580), None where it is not known.
+    `driver` is the branch (580), None if it is not known.
     """
     line = _NVLINK5.search(text)
     if line is None:

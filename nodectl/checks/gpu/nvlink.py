@@ -107,7 +107,7 @@ def links(host: Subject) -> Iterator[Finding]:
 def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
     """Return the report without a last part that lists fewer links than the others, and how it is cut.
 
-    Empty where it is not.
+    Empty if it is not.
 
     A link that is down is listed, too: one that is not listed was not looked at.
     """
@@ -150,7 +150,7 @@ def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _few(host: Subject, gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
-    """Return the GPUs with fewer active links than the others of their kind, where no bridge or carrier decides it."""
+    """Return the GPUs with fewer active links than the others of their kind, if no bridge or carrier decides it."""
     few = []
     for kind in dict.fromkeys(gpu.name for gpu in gpus):
         alike = [gpu for gpu in gpus if gpu.name == kind and gpu.links is not None]
@@ -274,7 +274,7 @@ def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
     """Require peer access to memory between GPUs that NVLink joins."""
     pairs = {(a, b): word for a, row in p2p.status.items() for b, word in row.items()}
     without = {pair: word for pair, word in pairs.items() if word != "OK"}
-    # a bridge joins pairs only: there is a fault where no pair has access at all
+    # a bridge joins pairs only: there is a fault if no pair has access at all
     good = not without if _is_whole(host) else "OK" in pairs.values()
     actual = ", ".join(f"{number} x {word}" for word, number in Counter(without.values()).most_common())
     if without:

@@ -157,7 +157,7 @@ def of_gpu(
 
 
 def _untold(gpu: Gpu, field: str, kinds: Collection[str | None]) -> Fault | None:
-    """Return a value that is refused, or that GPUs of its kind have; None where the GPU has no such thing."""
+    """Return a value that is refused, or that GPUs of its kind have; None if the GPU has no such thing."""
     refusal = gpu.unavailable.get(field, "")
     # what is cut into slices does not tell all that whole ones do
     siblings_tell = (bool(kinds) and not refusal) or (gpu.name in kinds and not gpu.mig_mode)

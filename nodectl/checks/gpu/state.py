@@ -356,7 +356,7 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _published(gpu: Gpu) -> tuple[int, int]:
-    """Return the GPU's PCIe generation and lanes by the catalogue; zeros where it does not tell."""
+    """Return the GPU's PCIe generation and lanes by the catalogue; zeros if it does not tell."""
     model = model_of(gpu.name or "")
     return (model and model.pcie) or (0, 0)
 

@@ -300,7 +300,7 @@ def _of_bits(entry: Xid, case: NvlinkCode, watch: str) -> Xid:
 
 
 def _branch(host: Subject) -> int | None:
-    """Return the branch of the loaded driver (580), None where it is not known."""
+    """Return the branch of the loaded driver (580), None if it is not known."""
     gpus = host.fact("gpus", Gpus)
     major = (gpus.driver_version or "").partition(".")[0] if gpus else ""
     return int(major) if major.isdigit() else None

@@ -1,4 +1,4 @@
-"""Whether the boot before this one ended with a shutdown; where it did not, by what, and what ran there then."""
+"""Whether the boot before this one ended with a shutdown; if it did not, by what, and what ran there then."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ UNCLEAN_BOOT = Check(
     LastBoot, UNCLEAN_BOOT, reads=("last_boot", "bmc_log"), unread="how the last boot ended", borrowed="kernel"
 )
 def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
-    """Say what ended the last boot, by the strongest evidence; a supply only where nothing else was written."""
+    """Say what ended the last boot, by the strongest evidence; a supply only if nothing else was written."""
     days = host.threshold(UNCLEAN_BOOT_DAYS_LIMIT)
     if boot.way == "unknown":
         why, remedy = _UNTOLD.get(boot.journal, ("the journal is not kept", _PERSISTENT))

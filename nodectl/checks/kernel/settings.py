@@ -207,7 +207,7 @@ def _wrong(host: Subject, path: str, text: str) -> Iterator[Finding]:
 
 
 def why_misread(line: str) -> str:
-    """Return what NCCL makes of the line that nobody means by it; empty where it takes the line as meant."""
+    """Return what NCCL makes of the line that nobody means by it; empty if it takes the line as meant."""
     name, equals, value = line.partition("=")
     if not line.strip() or line.startswith("#"):
         return ""

@@ -62,7 +62,7 @@ class Candidate(Subject):
     hosts: int
 
     def known(self, subject: str, kind: type[Fact]) -> Fact:
-        """Return a fact of nodectl.facts.job; TypeError where it is another kind: all come with one answer."""
+        """Return a fact of nodectl.facts.job; TypeError if it is another kind: all come with one answer."""
         value = self.facts[subject]
         if not isinstance(value, kind):
             raise TypeError(f"{self.host}: {subject} is {value!r}, no {kind.__name__}")
@@ -75,7 +75,7 @@ class Candidate(Subject):
 
     @property
     def gpu_count(self) -> int | None:
-        """Return the number of GPUs; None where the driver is there and does not answer."""
+        """Return the number of GPUs; None if the driver is there and does not answer."""
         return self.known("gpu_count", GpuCount).count
 
 

@@ -100,7 +100,7 @@ def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _meaning(host: str, names: Names, name: str) -> str | None:
-    """Addresses of `name` on that host as text; None where there was no answer, or loopback for its own name."""
+    """Addresses of `name` on that host as text; None if there was no answer, or loopback for its own name."""
     addresses = names.peers.get(name)
     if addresses is None or (name == host and any(map(is_loopback, addresses))):
         return None
@@ -110,7 +110,7 @@ def _meaning(host: str, names: Names, name: str) -> str | None:
 def _equal(
     hosts: Sequence[Candidate], check: Check, value: Callable[[Candidate], str], otherwise: Status
 ) -> Iterator[Finding]:
-    """All hosts have the same; where a majority agrees only the others are at fault, else everyone is.
+    """All hosts have the same; if a majority agrees only the others are at fault, else everyone is.
 
     An empty value is no vote: the check that owns it fires for it.
     """

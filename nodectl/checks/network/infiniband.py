@@ -30,7 +30,7 @@ _NEARLY = 0.95
 
 
 def ports_of(host: Subject) -> tuple[IbPort, ...]:
-    """Return the host's ports; none where they could not be read."""
+    """Return the host's ports; none if they could not be read."""
     return host.fact("ib_ports", tuple) or ()
 
 
@@ -362,7 +362,7 @@ def managed(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Active InfiniBand ports have a subnet manager and a lid, and the MTU that they can have."""
     active = [port for port in ports if is_active(port)]
     fabric = [port for port in active if port.link_layer == "InfiniBand"]
-    # who has a lid was set up by a subnet manager, even where a tool does not name it
+    # who has a lid was set up by a subnet manager, even if a tool does not name it
     lost = (_unmanaged(host, port) for port in fabric if not port.lid or port.sm_lid == 0)
     if fabric:
         yield from host.all_of(

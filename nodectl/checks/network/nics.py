@@ -29,7 +29,7 @@ _CABLE = "clean or change cable and transceiver, then look at the switch's port"
 
 
 def nics_of(host: Subject) -> dict[str, Nic]:
-    """Return the host's interfaces by name; empty where they could not be read."""
+    """Return the host's interfaces by name; empty if they could not be read."""
     return host.fact("nics", dict) or {}
 
 

@@ -58,7 +58,7 @@ AT_BOOT = Check(
 
 @judges(MTU, reads=("nics", "nic_setup"))
 def mtu(host: Subject) -> Iterator[Finding]:
-    """Compare MTUs with the tuning's; where nobody names the training interfaces, of those with a driver."""
+    """Compare MTUs with the tuning's; if nobody names the training interfaces, of those with a driver."""
     wanted = host.wanted.tuning.nic.mtu if host.wanted else None
     if wanted is None:
         return

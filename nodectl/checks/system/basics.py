@@ -55,7 +55,7 @@ def clock(host: Subject) -> Iterator[Finding]:
 
 
 def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
-    """Return the finding as unknown where a slow answer leaves open whether the clock is near ours."""
+    """Return the finding as unknown if a slow answer leaves open whether the clock is near ours."""
     most_s = max(abs(clock.offset_s), abs(clock.offset_s + clock.error_s))
     if most_s < host.threshold(CLOCK_WARNING_S_LIMIT):
         return finding

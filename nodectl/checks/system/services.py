@@ -199,7 +199,7 @@ _LOST = (
     unread=SLURM_STATE.expected,
 )
 def state(host: Subject, node: SlurmNode) -> Iterator[Finding]:
-    """Neither drained nor down; absent where the node is none of Slurm's."""
+    """Neither drained nor down; absent if the node is none of Slurm's."""
     states = set(node.states)
     away = states & _AWAY or not node.responding
     status = Status.FAILED if away else Status.WARNING if states & (_DRAINED | {"REBOOT"}) else Status.OK

@@ -85,7 +85,7 @@ def launch(app: App, asked: Launch) -> None:
 
 
 def _work(app: App, asked: Launch) -> _Work:
-    """Return what is to run, and show what of it is copied; UsageError where this machine has it not."""
+    """Return what is to run, and show what of it is copied; UsageError if this machine has it not."""
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
@@ -180,7 +180,7 @@ def _ready_hosts(
 
 
 def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
-    """Send the code and start a supervisor on each host; where that fails it is undone everywhere, and said."""
+    """Send the code and start a supervisor on each host; if that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
     packages, sent = pack(plan, work.way.code, surroundings.kept_code)
     if any(surroundings.kept_code.values()):

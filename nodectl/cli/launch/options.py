@@ -156,7 +156,7 @@ class Launch:
     dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
 
     def refuse_contradictions(self) -> None:
-        """Raise UsageError where one option makes another impossible, before any host is asked."""
+        """Raise UsageError if one option makes another impossible, before any host is asked."""
         around, engine = self.around, self.code.engine
         if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
             why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"

@@ -57,7 +57,7 @@ class _Options:
 @takes(_Options)
 @click.pass_obj
 def propose(app: App, asked: _Options) -> None:
-    """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
+    """Write what won as one more inventory, with the evidence beside it; refused if nothing has won."""
     trial = find(asked.trial)
     proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
     evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
@@ -125,7 +125,7 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
 @over_others_option
 @click.pass_context
 def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool) -> None:
-    """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
+    """Take the last `tune apply` back: `nodectl rollback` of its run, refused if a later run came over it."""
     app = ctx.ensure_object(App)
     last = last_applied(app.inventory.sources)
     require_root(app)
@@ -151,7 +151,7 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool
 
 
 def _hosts_of(app: App, last: Applied) -> list[str]:
-    """Return the hosts on which that run was the last one; NodectlError where a later one changed something over it."""
+    """Return the hosts on which that run was the last one; NodectlError if a later one changed something over it."""
     names = [host.name for host in app.hosts if host.name in last.hosts]
     if not names:
         return []

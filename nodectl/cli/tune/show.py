@@ -1,4 +1,4 @@
-"""`nodectl tune list` and `show`: trials that were kept, judged anew."""
+"""`nodectl tune list` and `show`: trials that were kept, judged again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def list_(app: App) -> None:
 @_all_option
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:
-    """Show what one trial measured and said, judged anew from its pairs."""
+    """Show what one trial measured and said, judged again from its pairs."""
     show_trial(app, find(trial), everything=everything)
 
 

@@ -170,7 +170,7 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
 
 
 def _planned(app: App, asked: _Options, started: float) -> _Plan:
-    """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
+    """Return the trial before anybody is asked and anything is trained; UsageError if it cannot be."""
     if asked.arguments and asked.workload is None:
         raise UsageError(f"{asked.arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
     baseline, candidates = _sides(app, asked.profiles)
@@ -204,7 +204,7 @@ def _show_interrupted(app: App, trial: Trial) -> None:
 
 
 def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
-    """Return the baseline and the candidates; refused where a host cannot have one, before any is asked."""
+    """Return the baseline and the candidates; refused if a host cannot have one, before any is asked."""
     baseline, candidates = sides_of(profiles.split(","))
     for profile in (baseline, *candidates):
         refuse_impossible(profile, app.hosts, app.profile_dirs)
@@ -274,7 +274,7 @@ def _ask(app: App, head: Trial, *, yes: bool) -> None:
 
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
-    """Return the trial from the locks to its record; refused where the hosts are not free."""
+    """Return the trial from the locks to its record; refused if the hosts are not free."""
     head = plan.head
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end

@@ -35,7 +35,7 @@ def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any
 
 
 def find_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
-    """Return the document as `json_document` does; None where there is none, or it is cut."""
+    """Return the document as `json_document` does; None if there is none, or it is cut."""
     documents = _documents(plain(text), tool)
     return next(
         (document for document in documents if not isinstance(document, ParseError) and is_wanted(document)), None
@@ -69,23 +69,23 @@ def _line_at(text: str, position: int) -> Line:
 
 
 def section(part: Mapping[str, Any], key: str, tool: str) -> Mapping[str, Any]:
-    """Return the object under `key`, empty where there is none; ParseError where it is something else."""
+    """Return the object under `key`, empty if there is none; ParseError if it is something else."""
     return _checked(part, key, tool, lambda value: isinstance(value, dict), "an object") or {}
 
 
 def objects(part: Mapping[str, Any], key: str, tool: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects under `key`, empty where there is none; ParseError where it is something else."""
+    """Return the list of objects under `key`, empty if there is none; ParseError if it is something else."""
     return _checked(part, key, tool, _are_objects, "a list of objects") or []
 
 
 def number(part: Mapping[str, Any], key: str, tool: str, wanted: str = "a number") -> float | None:
-    """Return the finite number under `key`, None where there is none."""
+    """Return the finite number under `key`, None if there is none."""
     value = _checked(part, key, tool, _is_finite, wanted)
     return None if value is None else float(value)
 
 
 def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
-    """Return the whole number under `key`, None where there is none."""
+    """Return the whole number under `key`, None if there is none."""
     wanted = "a whole number"
     number(part, key, tool, wanted)
     value = _checked(part, key, tool, lambda value: float(value).is_integer(), wanted)
@@ -93,13 +93,13 @@ def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
 
 
 def text_of(part: Mapping[str, Any], key: str, tool: str) -> str | None:
-    """Return the string under `key`, None where there is none."""
+    """Return the string under `key`, None if there is none."""
     value: str | None = _checked(part, key, tool, lambda value: isinstance(value, str), "a string")
     return value
 
 
 def _checked(part: Mapping[str, Any], key: str, tool: str, is_wanted: Callable[[Any], bool], wanted: str) -> Any:
-    """Return the value under `key`, None where there is none; ParseError unless it `is_wanted`."""
+    """Return the value under `key`, None if there is none; ParseError unless it `is_wanted`."""
     value = part.get(key)
     if value is None or is_wanted(value):
         return value

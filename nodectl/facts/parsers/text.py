@@ -84,7 +84,7 @@ def lines_with(text: str, terms: Iterable[str]) -> list[Line]:
 
 
 def lines_of(text: str, tool: str) -> list[Line]:
-    """All lines, numbered as printed; ParseError where there is nothing but space."""
+    """All lines, numbered as printed; ParseError if there is nothing but space."""
     printed = plain(text)
     if not printed.strip():
         raise ParseError(f"{tool}: the output is empty")
@@ -139,7 +139,7 @@ def is_refused(value: str) -> bool:
 
 
 def bus_id(text: str) -> str | None:
-    """Return `00000000:0f:00.0`, `0f:00.0` → `0000:0F:00.0`; None where it is no PCI address."""
+    """Return `00000000:0f:00.0`, `0f:00.0` → `0000:0F:00.0`; None if it is no PCI address."""
     match = _BUS_ID.fullmatch(text.strip())
     if match is None:
         return None

@@ -30,7 +30,7 @@ class Scene:
 
     @property
     def pid(self) -> int:
-        """Return the host's PID 1, as the machine sees it; LabError where the host is not up."""
+        """Return the host's PID 1, as the machine sees it; LabError if the host is not up."""
         if self.host.process is None or not self.host.up:
             raise LabError(f"{self.host.name} is not up", "run `nodectl lab down`, then `nodectl lab up`")
         return self.host.process.pid

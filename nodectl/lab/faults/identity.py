@@ -52,7 +52,7 @@ def _use(scene: Scene, private: bytes, public: str) -> None:
     write_file(draft, private, 0o600)
     draft.replace(path)
     path.with_suffix(".pub").write_text(f"{public} root@{scene.host.name}\n", encoding="utf-8")
-    os.kill(scene.pid, signal.SIGHUP)  # sshd starts itself anew, with its sessions alive
+    os.kill(scene.pid, signal.SIGHUP)  # sshd starts itself again, with its sessions alive
     if _MUTE & set(scene.kinds()):
         return
     deadline = time.monotonic() + _RESTART_S

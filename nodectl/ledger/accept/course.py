@@ -163,7 +163,7 @@ def diagnose(transport: Transport, hosts: Sequence[Host], run: int, forks: int) 
 
 
 def told(host: str, answer: CommandResult) -> list[Finding]:
-    """Return the findings of one host's report; unknown where there is none."""
+    """Return the findings of one host's report; unknown if there is none."""
     if answer.outcome is not Outcome.RAN:
         return [host_finding(_NAME, host, Status.UNKNOWN, answer.error or str(answer.outcome), answer.remedy)]
     try:
@@ -197,7 +197,7 @@ def _of_test(host: str, test: DiagTest) -> list[Finding]:
 # a machine that slept longer than this in a step has missed what the hosts said
 _SLEPT_S = 5.0
 _REACH = "reach"
-# a step may be late by so much before what is left of a budget is divided anew
+# a step may be late by so much before what is left of a budget is divided again
 _NO_TIME_S = 1.0
 
 # every host held against its profiles, its peers and its last reading
@@ -261,7 +261,7 @@ class Course:
             result = self._result(kind, names, ends_at)
         took_s = time.monotonic() - began
         done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
-        # a host that is lost is said by each run of probes anew; what is fine, of a thousand hosts a hundred thousand
+        # a host that is lost is said by each run of probes again; what is fine, of a thousand hosts a hundred thousand
         # lines, the host's status in the step says
         members = {*names, ""}
         relevant = [finding for finding in result.findings if members & {finding.host, *finding.hosts}]

@@ -57,7 +57,7 @@ class Means:
     itself: object = None
 
     def has(self, need: Need) -> bool:
-        """Return whether the host has it, also where it cannot tell: the step will say why."""
+        """Return whether the host has it, also if it cannot tell: the step will say why."""
         if self.recorded and need in (Need.GPU, Need.RDMA):
             return False
         answer = {
@@ -129,7 +129,7 @@ def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, M
 
 
 def refuse_twins(means: Mapping[str, Means]) -> None:
-    """Raise UsageError where one machine is there by two names: what it tells itself makes the others slow."""
+    """Raise UsageError if one machine is there by two names: what it tells itself makes the others slow."""
     names: dict[object, list[str]] = defaultdict(list)
     for host in means.values():
         if host.itself is not None:
@@ -182,7 +182,7 @@ def _devices(gpus: Gpus) -> tuple[GpuIdentity, ...]:
 
 
 def _itself(boot: object, nics: Mapping[str, Nic]) -> object:
-    """Return None where it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
+    """Return None if it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
     interfaces = tuple(sorted((nic.mac or "", *nic.addresses) for nic in nics.values()))
     return (boot.boot_id, interfaces) if isinstance(boot, Boot) and interfaces else None
 
@@ -200,6 +200,6 @@ def _is_there(facts: Mapping[str, Any], subject: str) -> bool | None:
 
 
 def _none_or_unknown(facts: Mapping[str, Any], subject: str) -> int | None:
-    """0 where the host certainly has none."""
+    """0 if the host certainly has none."""
     value = facts.get(subject)
     return 0 if isinstance(value, Unread) and value.kind != "unknown" else None

@@ -72,7 +72,7 @@ class StepKind:
     needs: tuple[Need, ...] = field(default=())
 
     def options(self, level: Level, hosts: Sequence[Means]) -> Mapping[str, Any] | None:
-        """Return the probe's options at this level on these hosts; None where the level does not have this step."""
+        """Return the probe's options at this level on these hosts; None if the level does not have this step."""
         level = Level.STANDARD if level is Level.BURN_IN and level not in self.asked else level
         asked = self.asked.get(level)
         if self.name == DIAG and asked and any(host.consumer for host in hosts):
@@ -82,7 +82,7 @@ class StepKind:
         return {**asked, "precisions": _OF_GPUS if any(host.gpus for host in hosts) else _OF_CPUS}
 
     def lacking(self, hosts: Sequence[Means]) -> str:
-        """Return why it cannot be measured on these hosts; "" where it can."""
+        """Return why it cannot be measured on these hosts; "" if it can."""
         if len(hosts) < self.scope.least_hosts:
             return "only one host is selected"
         if self.device and all(host.recorded for host in hosts):
@@ -303,7 +303,7 @@ STEPS: tuple[StepKind, ...] = (
 
 
 def step_kind(name: str) -> StepKind:
-    """Return the step of this name; KeyError where there is none."""
+    """Return the step of this name; KeyError if there is none."""
     return {kind.name: kind for kind in STEPS}[name]
 
 

@@ -45,7 +45,7 @@ def save(acceptance: Acceptance, folder: Path) -> None:
 
 
 def read(path: Path) -> Acceptance:
-    """Return an acceptance from its document; UsageError where it holds none."""
+    """Return an acceptance from its document; UsageError if it holds none."""
     document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise UsageError(f"{path} holds no acceptance: its schema is not {_SCHEMA}", _REMEDY)

@@ -44,7 +44,7 @@ def by_identity(measurements: Iterable[Measurement]) -> dict[str, Past]:
 
 
 def findings(compared: Comparison) -> tuple[Finding, ...]:
-    """Return a warning for what is worse by 5 % and outside both spreads; unknown where nothing could be compared."""
+    """Return a warning for what is worse by 5 % and outside both spreads; unknown if nothing could be compared."""
     if not compared.changes:
         actual = f"nothing measured here can be compared with {compared.against}"
         remedy = "measure the same hosts with the same options, then compare"
@@ -96,7 +96,7 @@ def _change(identity: Identity, past: Past, new: Measurement) -> Change:
 
 
 def _is_outside(old: Measurement, new: Measurement) -> bool | None:
-    """Further apart than either scattered; None where one of them was measured once only, and does not say."""
+    """Further apart than either scattered; None if one of them was measured once only, and does not say."""
     if old.spread is None or new.spread is None:
         return None
     return abs(new.value - old.value) > max(abs(old.spread * old.value), abs(new.spread * new.value))

@@ -120,7 +120,7 @@ class Database:
             raise HistoryError(f"{self.path}: {error.strerror or error}", "may you write there?") from error
 
     def rows(self, query: str, arguments: Sequence[object]) -> list[Any]:
-        """Return what the query finds; HistoryError where it cannot be asked."""
+        """Return what the query finds; HistoryError if it cannot be asked."""
         with self.errors():
             return self.connection.execute(query, arguments).fetchall()
 

@@ -34,7 +34,7 @@ class Identity:
 
     @classmethod
     def of_key(cls, key: str) -> Identity:
-        """Read an identity from its key; ValueError where it is none."""
+        """Read an identity from its key; ValueError if it is none."""
         try:
             probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
             return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
@@ -112,7 +112,7 @@ class History(Database):
         return run
 
     def last(self, like: Iterable[Measurement], *, upto: float, before_run: int | None = None) -> dict[str, Past]:
-        """Identity → the latest measurement of the same thing until then and before that run, where there is one."""
+        """Identity → the latest measurement of the same thing until then and before that run, if there is one."""
         most = _MOST if before_run is None else before_run
         latest: dict[str, Past] = {}
         for key in {identity_of(measurement).key for measurement in like}:

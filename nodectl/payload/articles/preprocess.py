@@ -76,7 +76,7 @@ def pool(case: Case) -> Executor:
 
 
 def seconds(case: Case, paths: List[str], expected: List[float]) -> float:
-    """Return the seconds from an empty pool to all results; RuntimeError where one differs from a process alone."""
+    """Return the seconds from an empty pool to all results; RuntimeError if one differs from a process alone."""
     began = time.perf_counter()
     with pool(case) as executor:
         results = list(executor.map(preprocess, paths[: case.files]))
@@ -95,7 +95,7 @@ def checksum(values: Any) -> float:
 
 
 def room(files: int, rows: int) -> None:
-    """Raise MemoryError where the results of all files would take more than half of what is free."""
+    """Raise MemoryError if the results of all files would take more than half of what is free."""
     free, wanted = machine.available_bytes(), TIMES * files * rows * COLUMNS * VALUE_BYTES
     if free is not None and wanted > MEMORY_PART * free:
         raise MemoryError(
@@ -116,7 +116,7 @@ def versions() -> Dict[str, Optional[str]]:
 
 
 def cpu_model() -> str:
-    """Return the processor's name; empty where the kernel tells none."""
+    """Return the processor's name; empty if the kernel tells none."""
     match = re.search(r"^model name\s*:\s*(.+)$", machine.text(Path("/proc/cpuinfo")), re.MULTILINE)
     return match[1] if match else ""
 

@@ -29,7 +29,7 @@ SHAPE = ("layers", "d-model", "heads", "batch", "seq", "seed")
 
 
 def check_memory(options: argparse.Namespace, free_bytes: Optional[int]) -> None:
-    """Raise MemoryError where a rank would take more than its part of what is free."""
+    """Raise MemoryError if a rank would take more than its part of what is free."""
     # a layer's matrices; each value with its gradient and the optimizer's two
     values = MATRICES * options.layers * options.d_model**2
     wanted = STATES * VALUE_BYTES * values

@@ -32,7 +32,7 @@ class Summaries(io.TextIOBase):
 
 
 def parsed(line: str) -> Optional[Dict[str, object]]:
-    """Return the object that a line is; None where it is none."""
+    """Return the object that a line is; None if it is none."""
     try:
         document = json.loads(line) if line.startswith("{") else None
     except ValueError:

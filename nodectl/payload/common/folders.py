@@ -13,7 +13,7 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make what is missing of a path, and remove that again where nobody else has begun to use it."""
+    """Make what is missing of a path, and remove that again if nobody else has begun to use it."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def send(document: Any) -> None:
 
 
 def exit_status(answer: Callable[[], None], *refusals: Type[Exception]) -> int:
-    """Return the exit status of a program that answers in frames: 1, with the reason on stderr, where it fails."""
+    """Return the exit status of a program that answers in frames: 1, with the reason on stderr, if it fails."""
     errors: Tuple[Type[Exception], ...] = (OSError, *refusals)
     try:
         answer()
@@ -83,7 +83,7 @@ class Reader:
             del self._rest[: begin + size]
 
     def end(self) -> None:
-        """End the stream; FrameError where a frame was begun and its end did not come."""
+        """End the stream; FrameError if a frame was begun and its end did not come."""
         if self._rest.startswith(_MARK):
             raise FrameError("it breaks off in the middle, after %d bytes of a frame" % len(self._rest))
         self._drop(len(self._rest))
@@ -101,7 +101,7 @@ def _begun(data: Union[bytes, bytearray]) -> int:
 
 
 def texts(output: Union[str, bytes]) -> List[bytes]:
-    """Return the JSON texts in all that a program printed; FrameError where the last is cut."""
+    """Return the JSON texts in all that a program printed; FrameError if the last is cut."""
     reader = Reader()
     complete = reader.feed(output.encode() if isinstance(output, str) else output)
     reader.end()

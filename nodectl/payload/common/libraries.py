@@ -8,7 +8,7 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*(?:['\"](\d[\d.]*)['\"]|None)", re.MULTIL
 
 
 def installed(venv: Path, name: str) -> str:
-    """Return the version of a distribution by the name of its metadata folder; empty where it is not there."""
+    """Return the version of a distribution by the name of its metadata folder; empty if it is not there."""
     wanted = re.compile(r"%s-(\d[^-]*)\.dist-info" % name, re.IGNORECASE)
     for folder in (
         *venv.glob("lib*/python3*/site-packages/*.dist-info"),
@@ -21,7 +21,7 @@ def installed(venv: Path, name: str) -> str:
 
 
 def cuda_of_torch(venv: Path) -> str:
-    """Return the CUDA that its torch is built for, "none" for a build without; empty where it does not say."""
+    """Return the CUDA that its torch is built for, "none" for a build without; empty if it does not say."""
     for folder in ("lib*/python3*/site-packages", "lib/python3*/dist-packages"):
         for file in venv.glob(folder + "/torch/version.py"):
             said = _CUDA.search(file.read_text(encoding="utf-8", errors="replace"))

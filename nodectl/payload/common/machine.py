@@ -33,7 +33,7 @@ class Scope(NamedTuple):
 
 
 def scopes() -> List[Scope]:
-    """All processors, and each NUMA node where there are several."""
+    """All processors, and each NUMA node if there are several."""
     cores = one_a_core(sorted(os.sched_getaffinity(0)))
     nodes = []
     for path in sorted(NODES.glob("node[0-9]*"), key=lambda folder: int(folder.name[4:])):
@@ -132,7 +132,7 @@ def cpus_of(node: int) -> List[int]:
 
 
 def text(path: Path) -> str:
-    """Return a file's text without its line end; empty where it cannot be read."""
+    """Return a file's text without its line end; empty if it cannot be read."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -140,7 +140,7 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> Optional[int]:
-    """Return the whole number in a file; None where it holds none (-1 among them) or cannot be read."""
+    """Return the whole number in a file; None if it holds none (-1 among them) or cannot be read."""
     digits = text(path)
     return int(digits) if digits.isdigit() else None
 
@@ -151,7 +151,7 @@ def pci_device(bus: str) -> Path:
 
 
 def boot_id() -> str:
-    """Return the machine's id, the same for all its containers; empty where the kernel does not tell."""
+    """Return the machine's id, the same for all its containers; empty if the kernel does not tell."""
     return text(Path("/proc/sys/kernel/random/boot_id"))
 
 
@@ -160,12 +160,12 @@ LOST = "GPU is lost"
 
 
 def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
-    """Return what nvidia-smi prints; None where there is none, it fails or hangs."""
+    """Return what nvidia-smi prints; None if there is none, it fails or hangs."""
     return printed(["nvidia-smi", *args], timeout_s)
 
 
 def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> Optional[str]:
-    """Return what a program prints; None where it is not there, fails (unless `any_status` will do) or hangs."""
+    """Return what a program prints; None if it is not there, fails (unless `any_status` will do) or hangs."""
     import subprocess  # most programs that read a machine need not wait for it
 
     quiet = subprocess.DEVNULL

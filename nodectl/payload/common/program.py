@@ -34,7 +34,7 @@ def run(
     *failures: Type[Exception],
     explain: Callable[[Exception], Dict[str, str]] = (lambda error: {"text": first_line(error)}),
 ) -> int:
-    """Return the command's exit status; 1, after an `error` event, where it fails by one of `failures`.
+    """Return the command's exit status; 1, after an `error` event, if it fails by one of `failures`.
 
     RuntimeError, OSError and ValueError are always among them.
     """

@@ -32,7 +32,7 @@ class UnreachedError(RuntimeError):
 
 
 def await_client(address: str, port: int, idle_s: float) -> socket.socket:
-    """Say `listening` with the port and this process, and accept one client; RuntimeError where none comes in time."""
+    """Say `listening` with the port and this process, and accept one client; RuntimeError if none comes in time."""
     with socket.socket(family(address), socket.SOCK_STREAM) as server:
         # another server may listen on the same port afterwards: one hole in a firewall is enough
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,7 +94,7 @@ def undelayed(sock: socket.socket) -> socket.socket:
 
 
 def fill(sock: socket.socket, buffer: bytearray) -> None:
-    """Receive until the buffer is full; ConnectionResetError where the other end closes before that."""
+    """Receive until the buffer is full; ConnectionResetError if the other end closes before that."""
     view, received = memoryview(buffer), 0
     while received < len(buffer):
         size = sock.recv_into(view[received:])
@@ -117,7 +117,7 @@ def send_message(sock: socket.socket, message: Any) -> None:
 
 
 def receive_message(sock: socket.socket) -> Any:
-    """One JSON message; ConnectionError where it is longer than any that these programs send."""
+    """One JSON message; ConnectionError if it is longer than any that these programs send."""
     (size,) = LENGTH.unpack(receive(sock, LENGTH.size))
     if size > MOST_BYTES:
         raise ConnectionError("something else answers there")

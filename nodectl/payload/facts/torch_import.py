@@ -20,7 +20,7 @@ CACHE = Path("/var/lib/nodectl")
 
 
 def loaded(name: str) -> str:
-    """Return the file of a library that this process has loaded; empty where it has not."""
+    """Return the file of a library that this process has loaded; empty if it has not."""
     lines = (line.split() for line in Path("/proc/self/maps").read_text().splitlines())
     paths = {fields[-1] for fields in lines if len(fields) > 5 and Path(fields[-1]).name.startswith(name)}
     return sorted(paths)[0] if paths else ""
@@ -99,7 +99,7 @@ def stamp(site: Path) -> str:
 
 
 def imported(name: str, signature: str) -> dict[str, str]:
-    """Return what the package says, or said the last time where nothing has changed since."""
+    """Return what the package says, or said the last time if nothing has changed since."""
     cache = CACHE / (name + "_import.json")
     try:
         cached = json.loads(cache.read_text())

@@ -116,7 +116,7 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
 
 
 def unmendable(cause: Optional[Dict[str, Any]]) -> str:
-    """Return why another attempt would fail in the same way, or "" where it might succeed."""
+    """Return why another attempt would fail in the same way, or "" if it might succeed."""
     if cause is None:
         return ""
     kind, message = cause["kind"], str(cause["message"])
@@ -246,7 +246,7 @@ class Succession:
         return full and any(word.state == hb.SPARE for word in beats.values()) and (bool(fit) or not tested)
 
     def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
-        """Return why the last two attempts show that a third would fail as well; "" where it might succeed."""
+        """Return why the last two attempts show that a third would fail as well; "" if it might succeed."""
         cause, before = self._causes[attempt.number], self._causes.get(attempt.number - 1)
         if cause is None or before is None or _passes(cause) or _passes(before) or self._got_further(attempt.number):
             return ""
@@ -369,7 +369,7 @@ class Member:
         self._beat_number = 0
 
     def open(self) -> None:
-        """Take the port; OSError where it is taken."""
+        """Take the port; OSError if it is taken."""
         port = int(self.plan["heartbeat_port"])
         self.mesh = hb.Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, port)
         self.wake_reader, self.wake_writer = socket.socketpair()

@@ -82,7 +82,7 @@ class Doubts:
 
 
 def reserve(job: JobFolder) -> None:
-    """Hold space for a taking on a disk that becomes full, once; where it is full already there is none."""
+    """Hold space for a taking on a disk that becomes full, once; if it is full already there is none."""
     if not os.path.exists(job.at(FOLDER, _RESERVE)):
         with contextlib.suppress(OSError):
             _make_folder(job)
@@ -275,7 +275,7 @@ def _full_disks(job: JobFolder) -> List[str]:
 
 
 def _tools() -> Row:
-    """Return the words of nvidia-smi; empty where there is none, or it hangs."""
+    """Return the words of nvidia-smi; empty if there is none, or it hangs."""
     pages = {"smi": ("-q",), "nvlink": _NVLINK}
     return {key: (machine.smi(*words, timeout_s=_TOOL_S) or "")[:_TEXT_BYTES] for key, words in pages.items()}
 

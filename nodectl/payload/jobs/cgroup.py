@@ -15,7 +15,7 @@ _TRIES, _RETRY_S = 50, 0.01
 
 
 def create(name: str) -> Optional[str]:
-    """Return the path of a new, writable group of this name for a job; None where this login may not make one."""
+    """Return the path of a new, writable group of this name for a job; None if this login may not make one."""
     parent = _own_group()
     if parent is None:
         return None
@@ -55,7 +55,7 @@ def _own_group() -> Optional[str]:
 
 
 def mount_point() -> Optional[str]:
-    """Return where cgroup v2 is mounted; None where it is not."""
+    """Return where cgroup v2 is mounted; None if it is not."""
     with open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
             fields = line.split()

@@ -41,7 +41,7 @@ def _folder(project: str) -> str:
 
 
 def assemble(job_folder: str) -> None:
-    """Make `code/` of what came and what is kept, each file proven; nothing where the whole code came."""
+    """Make `code/` of what came and what is kept, each file proven; nothing if the whole code came."""
     manifest = os.path.join(job_folder, MANIFEST)
     if not os.path.exists(manifest):
         return

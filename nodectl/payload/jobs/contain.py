@@ -81,7 +81,7 @@ class Containment:
         self.spared.add(pid)
 
     def environment(self) -> Dict[str, str]:
-        """Return variables for the launcher: where no kernel object holds the ranks, a signal binds them to it."""
+        """Return variables for the launcher: if no kernel object holds the ranks, a signal binds them to it."""
         binds = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_launcher.sh")
         return {} if self.namespace or not os.access(binds, os.X_OK) else {"NODECTL_WITH_LAUNCHER": binds}
 

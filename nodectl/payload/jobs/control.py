@@ -55,7 +55,7 @@ _PLAN_KEYS = (
 
 
 def main(argv: List[str]) -> int:
-    """Run one command; 1 with the reason on stderr where it failed."""
+    """Run one command; 1 with the reason on stderr if it failed."""
     commands: Dict[str, Callable[..., Optional[List[Row]]]] = {
         "receive": receive,
         "start": start,

@@ -50,7 +50,7 @@ def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
 
 
 def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Return the likeliest cause: by kind, then by time; None where there is none."""
+    """Return the likeliest cause: by kind, then by time; None if there is none."""
 
     def place(item: Dict[str, Any]) -> Tuple[float, float]:
         kind, status = item["kind"], item.get("exit_status")

@@ -39,7 +39,7 @@ def _plain_data(data: bytes) -> Any:
 
 
 def load(data: bytes) -> Dict[str, Any]:
-    """Return the recorder's document; raise DumpError where it is none, or a dangerous one."""
+    """Return the recorder's document; raise DumpError if it is none, or a dangerous one."""
     try:
         document = _plain_data(data)
     except DumpError:
@@ -102,7 +102,7 @@ def _members(document: Any) -> Dict[str, List[int]]:
 
 
 def _types(names: Any) -> str:
-    """Return the types of inputs: `Float`, or `Float, Long` where they differ; "" where an older torch tells none."""
+    """Return the types of inputs: `Float`, or `Float, Long` where they differ; "" if an older torch tells none."""
     return ", ".join(dict.fromkeys(map(str, names)))[:40] if isinstance(names, (list, tuple)) else ""
 
 

@@ -120,7 +120,7 @@ class JobFolder:
             return {}
 
     def rank(self) -> Optional[int]:
-        """Return this node's place in the plan; None where that cannot be read."""
+        """Return this node's place in the plan; None if that cannot be read."""
         try:
             return self._read_rank()
         except (OSError, JobFolderError):
@@ -131,7 +131,7 @@ class JobFolder:
         return rank if isinstance(rank, int) else None
 
     def _segments(self) -> Optional[List[Any]]:
-        """Return what was in /dev/shm when the job was received; None where that cannot be read."""
+        """Return what was in /dev/shm when the job was received; None if that cannot be read."""
         try:
             segments = self._read_json("rank").get("segments")
         except (OSError, JobFolderError):
@@ -230,7 +230,7 @@ class JobFolder:
             file.write(operator.encode(errors="backslashreplace"))
 
     def stopped_by(self) -> str:
-        """Return who ended the job; empty where nobody did, or nobody knows."""
+        """Return who ended the job; empty if nobody did, or nobody knows."""
         try:
             with open(self.at("stopped_by"), encoding="utf-8", errors="replace") as file:
                 return file.read(200)
@@ -259,7 +259,7 @@ class JobFolder:
         return is_alive(int(state.get("pid", 0)), int(state.get("start_ticks", 0)))
 
     def signal_supervisor(self, number: int) -> bool:
-        """Send the supervisor a signal; False where it does not run."""
+        """Send the supervisor a signal; False if it does not run."""
         alive = self.supervisor_alive()
         if alive:
             send(int(self.state()["pid"]), number)
@@ -379,7 +379,7 @@ def _sync(file: Any) -> None:
 
 
 def extract(folder: str) -> None:
-    """Unpack the tar.gz that comes on stdin; JobFolderError where it is none, or not whole."""
+    """Unpack the tar.gz that comes on stdin; JobFolderError if it is none, or not whole."""
     import tarfile  # what else is asked of a job need not wait for it
 
     try:

@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def groups(pid: int) -> str:
-    """Return the control groups of a process, as /proc has them; empty where it is gone."""
+    """Return the control groups of a process, as /proc has them; empty if it is gone."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -126,7 +126,7 @@ def limit_of(counter: str) -> str:
     return ""
 
 
-_UNLIMITED = 1 << 60  # version 1 writes a number where there is no limit
+_UNLIMITED = 1 << 60  # version 1 writes a number if there is no limit
 
 
 def _number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
@@ -211,7 +211,7 @@ def _log() -> Tuple[str, str]:
 
 
 def _kmsg() -> str:
-    """All of /dev/kmsg as `dmesg -r` prints it; OSError where it cannot be read."""
+    """All of /dev/kmsg as `dmesg -r` prints it; OSError if it cannot be read."""
     handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     lines: List[str] = []
     try:

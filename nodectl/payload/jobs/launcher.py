@@ -60,7 +60,7 @@ def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
 
 
 def container_end(plan: Dict[str, Any], job: JobFolder) -> List[str]:
-    """Return what ends this host's container; empty where the job has none, or it is a child of the job."""
+    """Return what ends this host's container; empty if the job has none, or it is a child of the job."""
     asked = (plan.get("start") or {}).get("container")
     return container.end_argv(asked, container_name(plan, job)) if asked else []
 

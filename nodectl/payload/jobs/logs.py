@@ -91,7 +91,7 @@ def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int
 
 
 def _line_after(file: BinaryIO, offset: int) -> int:
-    """Return the first beginning of a line from `offset` on; the file's end where there is none."""
+    """Return the first beginning of a line from `offset` on; the file's end if there is none."""
     if offset == 0:
         return 0
     at = file.seek(offset - 1)

@@ -23,7 +23,7 @@ class Leaving(NamedTuple):
 
 
 def why_asked(job: JobFolder) -> Optional[Leaving]:
-    """Return None for a stop; where no request could have been left, on a full disk, it is taken for one, too."""
+    """Return None for a stop; if no request could have been left, on a full disk, it is taken for one, too."""
     if job.stop_requested or not job.takes_files():
         return None
     if _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping":
@@ -48,7 +48,7 @@ _GPU_S = 15.0
 
 
 def unfit(plan: Dict[str, Any]) -> str:
-    """Return why not: launcher, environment, disk, port or GPUs; "" where it can."""
+    """Return why not: launcher, environment, disk, port or GPUs; "" if it can."""
     for look in (lacks_launcher, lambda _plan: no_space(os.getcwd()), _port, _gpus):
         reason = look(plan)
         if reason:
@@ -57,7 +57,7 @@ def unfit(plan: Dict[str, Any]) -> str:
 
 
 def lacks_launcher(plan: Dict[str, Any]) -> str:
-    """Return why launcher or torchrun cannot be started; empty where they can."""
+    """Return why launcher or torchrun cannot be started; empty if they can."""
     if not os.access(plan["launcher"], os.X_OK):
         return f"{plan['launcher']} is not there"
     start = plan.get("start") or {}

@@ -24,7 +24,7 @@ def hook_folder() -> str:
 
 
 def read(path: str) -> Dict[str, Any]:
-    """Return the document; {} where there is none, or one that is damaged or too long."""
+    """Return the document; {} if there is none, or one that is damaged or too long."""
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
         data = file.read(_MOST_BYTES + 1)
         document = json.loads(data) if len(data) <= _MOST_BYTES else None

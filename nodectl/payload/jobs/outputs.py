@@ -91,7 +91,7 @@ class Row(NamedTuple):
 
 
 def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
-    """Yield when what had come; nothing where nobody kept an account. With `recent`, the last of a long one."""
+    """Yield when what had come; nothing if nobody kept an account. With `recent`, the last of a long one."""
     path = job.at(_INDEX)
     state = _stat(path)
     if state is None:
@@ -201,7 +201,7 @@ class Keeper:
 
 
 def size(path: str) -> int:
-    """Return how long a file is; 0 where there is none."""
+    """Return how long a file is; 0 if there is none."""
     state = _stat(path)
     return 0 if state is None else state.st_size
 
@@ -214,7 +214,7 @@ def _stat(path: str) -> Optional[os.stat_result]:
 
 
 def punch(path: str, end: int) -> None:
-    """Give the blocks before `end` back to the file system; raise OSError where it takes no holes."""
+    """Give the blocks before `end` back to the file system; raise OSError if it takes no holes."""
     from . import syscalls  # brings ctypes, which who reads has no use for
 
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

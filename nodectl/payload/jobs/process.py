@@ -31,7 +31,7 @@ class Stat(NamedTuple):
 
 
 def read_stat(pid: int) -> Optional[Stat]:
-    """Return None where there is no such process."""
+    """Return None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -111,7 +111,7 @@ _SHOWS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # a
 
 
 def _children(pid: int) -> Set[int]:
-    """Return the children of all threads; empty where the process has gone."""
+    """Return the children of all threads; empty if the process has gone."""
     children: Set[int] = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -128,7 +128,7 @@ def _children_of_thread(path: str) -> Set[int]:
 
 
 def read_environ(pid: int) -> Dict[str, str]:
-    """Return the environment that a process was started with; empty where it cannot be read."""
+    """Return the environment that a process was started with; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             data = file.read()

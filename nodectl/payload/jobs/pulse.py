@@ -49,7 +49,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
 
 
 def step(job: JobFolder, most: int = _FEW_FILES) -> Optional[int]:
-    """Return the newest step that its output tells, by so many of the newest files; None where it tells none."""
+    """Return the newest step that its output tells, by so many of the newest files; None if it tells none."""
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
     number: Optional[int] = _progress_of([path for _, path in files[:most]], "")["step"]
     return number
@@ -102,14 +102,14 @@ def _tail(path: str) -> str:
 
 
 def network_bytes(interface: str) -> Optional[Dict[str, int]]:
-    """Bytes that came in and went out by the job's interface, or where it is not told by all but loopback."""
+    """Bytes that came in and went out by the job's interface, or if it is not told by all but loopback."""
     names = [interface] if interface else [name for name in os.listdir("/sys/class/net") if name != "lo"]
     counted = [_counters(f"/sys/class/net/{name}/statistics", ("rx_bytes", "tx_bytes")) for name in names]
     return _sum([pair for pair in counted if pair])
 
 
 def rdma_bytes() -> Optional[Dict[str, int]]:
-    """Bytes over all RDMA ports; None where there is none."""
+    """Bytes over all RDMA ports; None if there is none."""
     ports = glob.glob("/sys/class/infiniband/*/ports/*/counters")
     counted = [_counters(port, ("port_rcv_data", "port_xmit_data")) for port in ports]
     return _sum([[value * _RDMA_WORD_BYTES for value in pair] for pair in counted if pair])
@@ -134,7 +134,7 @@ def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
 
 
 def gpus(most_s: float = _GPU_S) -> List[Dict[str, Optional[float]]]:
-    """Return a row a GPU; none where there is no nvidia-smi, or it does not answer."""
+    """Return a row a GPU; none if there is no nvidia-smi, or it does not answer."""
     query = f"--query-gpu={','.join(_GPU_FIELDS)}"
     return gpu_rows(machine.smi(query, "--format=csv,noheader,nounits", timeout_s=most_s) or "")
 

@@ -87,7 +87,7 @@ class Monitor:
         return self._steps.passed + (self._bytes.passed if self._step is None else 0)
 
     def stood_s(self, now_s: float) -> float:
-        """Return for how long no step, or where none is told no output, has come."""
+        """Return for how long no step, or if none is told no output, has come."""
         return (self._bytes if self._step is None else self._steps).stood_s(now_s)
 
     def look(self, size: int, now_s: float) -> str:

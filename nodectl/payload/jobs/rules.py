@@ -78,7 +78,7 @@ def name_of(kind: str) -> str:
 def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
     """Return the class of an exception with what it came from, the raised one first; `full`: folders without room.
 
-    What it was explicitly raised from is nearer to the cause; what was only being handled counts where nothing else
+    What it was explicitly raised from is nearer to the cause; what was only being handled counts if nothing else
     tells.
     """
     if any(_is_echo(link) for link in chain):

@@ -81,7 +81,7 @@ class Supervisor:
         self._doubts = black_box.Doubts()
 
     def open(self) -> None:
-        """Take the port, the containment and the first state; OSError where that fails."""
+        """Take the port, the containment and the first state; OSError if that fails."""
         lease_s = float(self.plan["lease_s"])
         if self.member.attempt.number == 1:
             self.job.reserve()
@@ -185,7 +185,7 @@ class Supervisor:
             log.write(self.member.announcement())
 
     def _close(self) -> None:
-        """Close everything that the next attempt opens anew."""
+        """Close everything that the next attempt opens again."""
         self.watch.close()
         self.selector.close()
         self.urgent.close()

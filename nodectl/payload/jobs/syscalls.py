@@ -45,7 +45,7 @@ def become_subreaper() -> None:
 
 
 def process_handle(pid: int) -> int:
-    """Return a handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
+    """Return a handle that becomes readable when the process ends; -1 if the kernel has none, or no such process."""
     return int(_LIBC.syscall(_PIDFD_OPEN, pid, 0))
 
 

@@ -44,7 +44,7 @@ def _names() -> Dict[str, str]:
 
 
 def call(pid: int) -> str:
-    """Return the call of a process's main thread, `read() of /data/x`; else where it waits in the kernel, or ""."""
+    """Return the call of a process's main thread, `read() of /data/x`; else if it waits in the kernel, or ""."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
             words = file.read().split()

@@ -26,7 +26,7 @@ NET = Path("/sys/class/net")
 
 
 def ioctl(request: int, interface: str) -> Optional[bytes]:
-    """Return the kernel's answer about an interface, None where it has none."""
+    """Return the kernel's answer about an interface, None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             return fcntl.ioctl(sock.fileno(), request, struct.pack("256s", interface.encode()[:15]))
@@ -116,7 +116,7 @@ def free_port(address: str) -> int:
 
 
 def iperf3_version() -> Optional[str]:
-    """Return None where it is not installed."""
+    """Return None if it is not installed."""
     program = shutil.which("iperf3")
     if not program:
         return None
@@ -126,7 +126,7 @@ def iperf3_version() -> Optional[str]:
 
 
 def look(options: argparse.Namespace) -> None:
-    """Say what a probe's plan needs to know of this host; RuntimeError where it has no such address."""
+    """Say what a probe's plan needs to know of this host; RuntimeError if it has no such address."""
     interface, address = choose(options.address, options.interface)
     mtu = ioctl(SIOCGIFMTU, interface) if interface else None
     say(

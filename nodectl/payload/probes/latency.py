@@ -73,14 +73,14 @@ def echo(sock: socket.socket) -> None:
 
 
 def clock_id() -> str:
-    """Return an id of the monotonic clock, the same for all containers of one machine; empty where it is not known."""
+    """Return an id of the monotonic clock, the same for all containers of one machine; empty if it is not known."""
     boot_id = machine.boot_id()
     return boot_id and boot_id + " ".join(machine.text(Path("/proc/self/timens_offsets")).split())
 
 
 @contextlib.contextmanager
 def exchanging(sock: socket.socket) -> Iterator[socket.socket]:
-    """Hold the connection, closed at the end; RuntimeError where an exchange on it takes too long."""
+    """Hold the connection, closed at the end; RuntimeError if an exchange on it takes too long."""
     with sock:
         sock.settimeout(EXCHANGE_S)
         try:

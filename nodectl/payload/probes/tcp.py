@@ -35,7 +35,7 @@ def port_states(port: int) -> List[str]:
 
 
 def buffers() -> List[Optional[int]]:
-    """How large a socket's receive and send buffers may grow; None where the kernel does not say."""
+    """How large a socket's receive and send buffers may grow; None if the kernel does not say."""
     sizes: List[Optional[int]] = []
     for name in ("tcp_rmem", "tcp_wmem"):
         try:
@@ -46,7 +46,7 @@ def buffers() -> List[Optional[int]]:
 
 
 def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional[float]:
-    """Return the quickest of some connections to a port where only the kernel answers; None where it cannot be had."""
+    """Return the quickest of some connections to a port where only the kernel answers; None if it cannot be had."""
     times = []
     for _ in range(CONNECTIONS):
         with socket.socket(family(address), socket.SOCK_STREAM) as sock:
@@ -63,7 +63,7 @@ def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional
 
 
 def reserve(address: str, port: int) -> int:
-    """Return the port, any free one for 0; OSError where somebody listens on it: iperf3 would take his for its own."""
+    """Return the port, any free one for 0; OSError if somebody listens on it: iperf3 would take his for its own."""
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, port))
@@ -100,7 +100,7 @@ def first_server(address: str, port: int) -> Tuple["subprocess.Popen[bytes]", in
 
 
 def serve_one(server: "subprocess.Popen[bytes]", port: int, seconds: float) -> None:
-    """Wait for one test; RuntimeError where nobody comes, or where it overruns."""
+    """Wait for one test; RuntimeError if nobody comes, or where it overruns."""
     began = time.monotonic()
     connected = False
     # what it prints is read, as a full pipe would hold the test up; its end is the server's

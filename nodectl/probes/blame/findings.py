@@ -50,7 +50,7 @@ def _losing(flows: Sequence[Measurement], names: Sequence[str]) -> Iterator[Find
 
 
 def _lost_share(measurement: Measurement) -> float | None:
-    """Segments sent again, of all that must have been sent; None where nobody counted."""
+    """Segments sent again, of all that must have been sent; None if nobody counted."""
     again, seconds, runs = (measurement.conditions.get(name) for name in ("retransmits", "duration_s", "repetitions"))
     if not (isinstance(again, int) and isinstance(seconds, int | float) and isinstance(runs, int)):
         return None
@@ -89,7 +89,7 @@ def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
 
 
 def slow_findings(probe: str, verdict: Verdict, unit: str, faulty: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return a finding for each cause, worst first; a warning without culprit where it cannot be told.
+    """Return a finding for each cause, worst first; a warning without culprit if it cannot be told.
 
     Nothing is left unsettled of hosts that are known to be `faulty`.
     """
@@ -219,7 +219,7 @@ def inquire(
     round_s: float | None = None,
     least_effect: float = 0.0,
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
-    """Return findings for slow hosts and paths, and what was measured again for them; nothing where no pair looks slow.
+    """Return findings for slow hosts and paths, and what was measured again for them; nothing if no pair looks slow.
 
     `measure` does one round of pairs, which took about `round_s` before; more is better. `least_effect`
     is as Inquiry has it.

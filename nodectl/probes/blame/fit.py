@@ -93,7 +93,7 @@ class Entry:
 
 
 def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict[HostPair, Entry]:
-    """One entry a link, of the readings taken again where there are some: the first look chose the suspects.
+    """One entry a link, of the readings taken again if there are some: the first look chose the suspects.
 
     `shifts` is by how much all of a later stage was faster or slower than the first look.
     """
@@ -283,7 +283,7 @@ class _Search:
             yield from (Cause("switch", tuple(hosts), name=name) for name, hosts in self.members.items())
 
     def _judge(self, cause: Cause) -> tuple[float, Suspect, list[HostPair]] | None:
-        """Return how much of the slowness the cause explains; None where it is not clearly slow."""
+        """Return how much of the slowness the cause explains; None if it is not clearly slow."""
         links = self._links(cause)
         if cause.kind in ("host", "switch"):
             # what another cause has slowed down says nothing of this one

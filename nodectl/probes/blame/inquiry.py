@@ -90,7 +90,7 @@ class Inquiry:
         ]
 
     def next_rounds(self) -> list[list[HostPair]]:
-        """Return rounds to measure now; none where nothing is left to ask. Healthy pairs run beside the suspects."""
+        """Return rounds to measure now; none if nothing is left to ask. Healthy pairs run beside the suspects."""
         if self.stage >= STAGES or len(self._names()) < 3:
             return []
         view = self._view()
@@ -167,7 +167,7 @@ class Inquiry:
         }
 
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
-        """Return the suspect as one to blame, by what was measured again alone; None where that does not suffice."""
+        """Return the suspect as one to blame, by what was measured again alone; None if that does not suffice."""
         cause, best, shifts = suspect.cause, view.fit, view.shifts
         again = [
             reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)

@@ -53,7 +53,7 @@ class Kind:
 def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> Plan | ProbeResult:
-    """Return what to run within the budget; where no host can be measured, why each cannot."""
+    """Return what to run within the budget; if no host can be measured, why each cannot."""
     return each.planned(
         transport,
         hosts,
@@ -151,13 +151,13 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
 
 
 def _by_profile(host: Host) -> int:
-    """Return the GPUs of one of nodectl's own hardware profiles; 0 where the host names none or another's."""
+    """Return the GPUs of one of nodectl's own hardware profiles; 0 if the host names none or another's."""
     hardware = hardware_known(host)
     return (hardware.gpus or 0) if hardware else 0
 
 
 def links_of(node: Node) -> Mapping[str, Mapping[str, str]]:
-    """Return nvidia-smi's matrix of links; empty where it was not told or cannot be read."""
+    """Return nvidia-smi's matrix of links; empty if it was not told or cannot be read."""
     topology = node.answer.get("topology")
     try:
         return parse_nvidia_smi_topo(topology).links if topology else {}

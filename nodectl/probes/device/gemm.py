@@ -1,4 +1,4 @@
-"""The gemm probe: matrix products on all GPUs of a host at once; on its processors where there is none."""
+"""The gemm probe: matrix products on all GPUs of a host at once; on its processors if there is none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from nodectl.transport.base import Transport
 _NAME = "gemm"
 _RATE, _BITS = "rate", "bits"
 PRECISIONS = ("bf16", "fp16", "tf32", "fp8", "fp32")
-# what a device is measured in where nothing is asked for: as many as payload/probes/device/gemm.py has
+# what a device is measured in if nothing is asked for: as many as payload/probes/device/gemm.py has
 _ON_GPU, _ON_CPU = 4, 2
 # a run is long enough for clocks and power to settle, and to be looked at
 _USUAL = Amount(repetitions=3, duration_s=1.0)

@@ -49,7 +49,7 @@ def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
 
 
 def _alike(measurement: Measurement) -> tuple[object, ...]:
-    """Pairs with the same link between them; the same pair of other hosts where that is not known."""
+    """Pairs with the same link between them; the same pair of other hosts if that is not known."""
     given = measurement.conditions
     pair = given["link"] or (given["gpu"], given["target"])
     return given.get("device"), given["connection"], given["bidirectional"], pair

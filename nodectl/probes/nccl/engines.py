@@ -193,7 +193,7 @@ def _told(played: Played) -> HostLog:
 
 
 def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[HostLog]) -> Iterator[Finding]:
-    """Yield findings of ranks that met where the data did not go the way it should."""
+    """Yield findings of ranks that met if the data did not go the way it should."""
     alone = len(group.parts) == 1
     for part, member in zip(group.parts, played, strict=True):
         name = part.ready.name

@@ -56,7 +56,7 @@ class Ready:
 
     @property
     def machine(self) -> str:
-        """The machine's id, that of the host where it is not known."""
+        """The machine's id, that of the host if it is not known."""
         return self.endpoint.machine or self.name
 
 
@@ -227,7 +227,7 @@ def _route(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], soc
 
 
 def _link_class(node: NodeTopology) -> str | None:
-    """Return it as hardware profiles name it; None for one GPU, or where a link is not told.
+    """Return it as hardware profiles name it; None for one GPU, or if a link is not told.
 
     All GPUs joined by NVLink behave as behind one switch; only some of them, in pairs, by bridges.
     """
@@ -301,7 +301,7 @@ class Group:
 
 
 def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
-    """All GPUs of a host; without, one rank, or several where no other host takes part."""
+    """All GPUs of a host; without, one rank, or several if no other host takes part."""
     if backend == "nccl":
         gpus = ready.endpoint.gpus
         return Part(ready, gpus, tuple(range(gpus)), ready.endpoint.interface)
@@ -321,7 +321,7 @@ def node_groups(fleet: Fleet) -> list[Group]:
 def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
     """Return groups of GPUs beside the NICs of one rail on all hosts, or of interfaces that nodectl_rail puts on it.
 
-    UsageError where nobody says what a rail is.
+    UsageError if nobody says what a rail is.
     """
     rails: dict[str, list[Part]] = {}
     for host in fleet.ready:

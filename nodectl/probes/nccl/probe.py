@@ -91,7 +91,7 @@ def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:
 _START_S = 8.0
 # of each node by itself, before all together
 _FIRST = "all_reduce"
-# of a run where nothing is asked for
+# of a run if nothing is asked for
 _CASES = len(COLLECTIVES) * len(NcclOptions().sizes.bytes)
 
 Rounds = list[list[Group]]
@@ -153,7 +153,7 @@ def _or_more(options: NcclOptions) -> str:
 
 
 def _with_floors(run: Run, fleet: Fleet) -> Run:
-    """Return it with the sizes for which the hosts' profiles have floors, where nobody asked for others."""
+    """Return it with the sizes for which the hosts' profiles have floors, if nobody asked for others."""
     nodes = {"node": 1, "all": len(fleet.ready)}.get(run.options.scope, 0)
     if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
         return run
@@ -195,7 +195,7 @@ def _require_known(options: NcclOptions) -> None:
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
-    """Return what is said where nothing can be measured; None where it can."""
+    """Return what is said if nothing can be measured; None if it can."""
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.by_itself and ready:

@@ -39,7 +39,7 @@ _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); th
 
 @dataclass(frozen=True, slots=True)
 class HostLog:
-    """Hold what one host's ranks logged; None where there is no log that could be read (`unread` says why)."""
+    """Hold what one host's ranks logged; None if there is no log that could be read (`unread` says why)."""
 
     host: str
     log: NcclLog | None
@@ -102,7 +102,7 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
     return {
         "network": common({host: network(paths) for host, paths in paths_of.items()}),
         "nics": common({host: _nics(paths) for host, paths in paths_of.items()}),
-        # None where nothing leaves the host
+        # None if nothing leaves the host
         "gpu_direct": common(
             {
                 host: all(net.gpu_direct for net in paths.nets) if paths.nets else None
@@ -195,7 +195,7 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
 
 
 def _cause(paths: NcclPaths) -> str:
-    """Return the remedy for a setting that forbids RDMA; empty where none does."""
+    """Return the remedy for a setting that forbids RDMA; empty if none does."""
     if paths.environment.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         return "NCCL_IB_DISABLE is set: take it out of nccl.conf and the environment (nodectl_nccl_env)"
     if paths.environment.get("NCCL_NET", "").lower() == "socket":

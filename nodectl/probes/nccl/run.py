@@ -159,7 +159,7 @@ def measurements(
 def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
     """Return the sizes at which a verdict is taken: one `large` and one `small`, by case.
 
-    Where the largest size that was asked for was not reached, none is large; nor where a sweep did not reach its limit.
+    Where the largest size that was asked for was not reached, none is large; nor if a sweep did not reach its limit.
     Of the usual sizes nobody asked for one.
     """
     sizes: dict[str, list[int]] = {}

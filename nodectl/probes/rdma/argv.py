@@ -85,7 +85,7 @@ def is_server(argv: Sequence[str]) -> bool:
 
 
 def given(argv: Sequence[str], short: str, long: str) -> str | None:
-    """Return an option's value, in whichever form it stands there; None where it does not."""
+    """Return an option's value, in whichever form it stands there; None if it does not."""
     arguments = list(argv)
     for place, word in enumerate(arguments):
         if word in (short, long):
@@ -97,7 +97,7 @@ def given(argv: Sequence[str], short: str, long: str) -> str | None:
     return None
 
 
-# the operations that are measured where none is asked for: between hosts, and on each host by itself
+# the operations that are measured if none is asked for: between hosts, and on each host by itself
 DEFAULT = ("write", "write_lat", "read", "send")
 DEFAULT_ALONE = ("write", "write_lat")
 SCOPES = ("pairs", "node")

@@ -69,7 +69,7 @@ _ECHOES = ("peer_lost", "no_server", "no_client", "timeout", "killed", "link_cut
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One end of a test: the command and what became of it; `exit_status` None where it had not ended."""
+    """One end of a test: the command and what became of it; `exit_status` None if it had not ended."""
 
     argv: Sequence[str]
     exit_status: int | None
@@ -93,7 +93,7 @@ class Failure:
 
 
 def classify(run: Run, partner: Run | None = None, *, server_listens: bool | None = None) -> Failure | None:
-    """Return why this end failed; None where it measured, or is no program of perftest's and ended well.
+    """Return why this end failed; None if it measured, or is no program of perftest's and ended well.
 
     What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
     whether its server is known to have been there, which leaves a firewall as the reason.

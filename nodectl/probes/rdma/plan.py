@@ -180,7 +180,7 @@ def deadline_s(size: Size) -> float:
 
 
 def cost_s(amount: Amount, rails: int = 1, operations: Sequence[str] = DEFAULT) -> float:
-    """Return what all rounds take where nothing is slow."""
+    """Return what all rounds take if nothing is slow."""
     latencies = sum(map(is_latency, operations))
     throughputs = len(operations) - latencies
     one_s = throughputs * 2 * (math.ceil(amount.duration_s) + _TEST_S) + latencies * (_LATENCY_S + _TEST_S)

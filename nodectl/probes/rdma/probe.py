@@ -152,7 +152,7 @@ class Node:
 
     @property
     def machine(self) -> str:
-        """The machine's id, that of the host where it is not known."""
+        """The machine's id, that of the host if it is not known."""
         return self.site.endpoint.machine or self.site.name
 
     @property
@@ -213,7 +213,7 @@ def _kind(nic: Nic) -> Hashable:
 
 
 def _network(port: Port, address: str | None) -> str:
-    """Return the subnet of InfiniBand; of RoCE the IPv4 network, the port itself where that is not known."""
+    """Return the subnet of InfiniBand; of RoCE the IPv4 network, the port itself if that is not known."""
     if not port.is_ethernet:
         return port.gids[0].gid[:19] if port.gids else ""
     networks = [ipaddress.IPv4Network(text, strict=False) for text in port.networks]
@@ -502,7 +502,7 @@ def _of(measurements: Sequence[Measurement], rail: str, operation: str) -> list[
 
 
 def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs: Sequence[HostPair]) -> ProbeResult:
-    """Measure these pairs once more, on one rail only; nothing where no time is left for it."""
+    """Measure these pairs once more, on one rail only; nothing if no time is left for it."""
     seconds = size_of(operation, options).seconds or USUAL.duration_s
     amount = Amount(options.repetitions or USUAL.repetitions, float(seconds))
     if not has_time(options, cost_s(amount, 1, (operation,))):

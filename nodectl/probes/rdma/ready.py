@@ -26,7 +26,7 @@ _VERSIONS = {"RoCE v2": "v2", "IB/RoCE v1": "v1", "RoCE v1": "v1"}
 
 @dataclass(frozen=True, slots=True)
 class Port(IbPort):
-    """One RDMA port with what a test needs of it; `refused` is why a program cannot open its device, "" where it can.
+    """One RDMA port with what a test needs of it; `refused` is why a program cannot open its device, "" if it can.
 
     `pci` is the device's path below /sys/devices, `networks` are those that its interface reaches without a router.
     """
@@ -158,7 +158,7 @@ def ready(
     findings: list[Finding] = []
     for site in sites:
         lacking = [program for program in programs if program not in site.programs]
-        # where there is no device nothing need be installed
+        # if there is no device nothing need be installed
         if site.ports and lacking:
             findings.append(failed_finding("not_installed", f"not installed: {', '.join(lacking)}", site.name))
             continue

@@ -174,7 +174,7 @@ def _links(pair: Sequence[Nic]) -> dict[str, object]:
 
 
 def _folded(cpus: Sequence[int]) -> str | None:
-    """Return `0-3,8`; None where it was not bound."""
+    """Return `0-3,8`; None if it was not bound."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
@@ -239,7 +239,7 @@ def _run(ended: Event) -> Run:
 
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
-    """Return the failure by the ports, where nothing is carried: a cut link, or a firewall for RoCE's packets."""
+    """Return the failure by the ports, if nothing is carried: a cut link, or a firewall for RoCE's packets."""
     if event.get("gone") or not (failure.kind == "link_cut" or (failure.kind == "timeout" and _had_met(event))):
         return failure
     received = []

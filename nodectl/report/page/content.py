@@ -66,7 +66,7 @@ class Wired:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measurements of one run, and what was found in them; None where that is not known any more."""
+    """The measurements of one run, and what was found in them; None if that is not known any more."""
 
     measurements: tuple[Measurement, ...]
     findings: tuple[Finding, ...] | None

@@ -23,7 +23,7 @@ from nodectl.topology.groups import joined
 
 @dataclass(frozen=True, slots=True)
 class Farthest:
-    """The worst pair: how many switches, and the path from host to host; None and empty where no two are joined."""
+    """The worst pair: how many switches, and the path from host to host; None and empty if no two are joined."""
 
     hops: int | None
     path: tuple[str, ...]
@@ -192,7 +192,7 @@ def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tup
 
 
 def _apart(distances: Distances, ours: frozenset[str], theirs: int) -> tuple[float, float]:
-    """Return how far two groups are: the worst of their ports, then all of them; endlessly far where no way leads."""
+    """Return how far two groups are: the worst of their ports, then all of them; endlessly far if no way leads."""
     ways = [distances.nearest(switch, theirs) for switch in ours]
     lengths = [inf if way is None else way for way in ways]
     return (max(lengths), sum(lengths))
@@ -208,7 +208,7 @@ def names_of(graph: FabricGraph) -> dict[str, str]:
 
 
 def tiers_of(graph: FabricGraph) -> dict[str, int]:
-    """1 for a switch with hosts, 2 for those above it, and so on; 0 where no way leads to a host."""
+    """1 for a switch with hosts, 2 for those above it, and so on; 0 if no way leads to a host."""
     tiers = dict.fromkeys((switch.id for switch in graph.switches), 0)
     leaves = {attachment.switch for attachment in graph.attachments}
     for tier, switches in enumerate(Distances(graph).around(leaves), 1):
@@ -338,7 +338,7 @@ def too_far(
 
 
 def nothing_known() -> Finding:
-    """Return the finding where no source tells of any switch."""
+    """Return the finding if no source tells of any switch."""
     return Finding(
         FABRIC,
         "fabric_hops",
@@ -393,7 +393,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def majority(values: Mapping[K, V]) -> V | None:
-    """Return the value that more than half have; None where there is none, or fewer than QUORUM are compared."""
+    """Return the value that more than half have; None if there is none, or fewer than QUORUM are compared."""
     if len(values) < QUORUM:
         return None
     value, count = Counter(values.values()).most_common(1)[0]

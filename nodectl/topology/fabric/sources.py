@@ -20,7 +20,7 @@ from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
 
 
 class HostNames:
-    """Finds the inventory's host for a name that a fabric uses; every name is a host where there is no inventory."""
+    """Finds the inventory's host for a name that a fabric uses; every name is a host if there is no inventory."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self.everybody = not hosts
@@ -28,7 +28,7 @@ class HostNames:
         self._short = _unique({host.name: _short(host.name) for host in hosts})
 
     def find(self, name: str) -> str | None:
-        """Return the inventory's name of it; None where it is none of the hosts."""
+        """Return the inventory's name of it; None if it is none of the hosts."""
         if self.everybody:
             return name
         return self._exact.get(name.lower()) or self._short.get(_short(name))
@@ -53,7 +53,7 @@ _FACTORY = re.compile(r"MT\d{3,}\b|localhost\b|\(none\)|.*Mellanox Technologies$
 def ib_graph(
     listing: IbNetDiscover, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]], source: str
 ) -> FabricGraph:
-    """`node01 HCA-1` and `node01 mlx5_0` are adapters of node01; only an inventory's hosts, where there is one."""
+    """`node01 HCA-1` and `node01 mlx5_0` are adapters of node01; only an inventory's hosts, if there is one."""
     names = HostNames(hosts)
     switches = {
         switch.guid: Switch(switch.guid, (switch.name or "").strip() or switch.guid) for switch in listing.switches
@@ -220,7 +220,7 @@ def _trunks(neighbors_of: Mapping[str, Lldp], switches: Sequence[str], attachmen
 
 
 def _training(hosts: Sequence[Host], name: str) -> tuple[str, ...]:
-    """Return the training NICs that the inventory names; empty where it names none."""
+    """Return the training NICs that the inventory names; empty if it names none."""
     for host in hosts:
         named = host.variables.get("nodectl_nics") if host.name == name else None
         if isinstance(named, list):
@@ -299,7 +299,7 @@ def _parsed(name: str, text: str) -> Lldp:
 
 
 def recorded_graph(outputs: Mapping[str, str], hosts: Sequence[Host]) -> FabricGraph | None:
-    """Return the graph from lldpctl's outputs by host; None where no host knows a neighbour."""
+    """Return the graph from lldpctl's outputs by host; None if no host knows a neighbour."""
     neighbors = {host: _parsed(host, text) for host, text in outputs.items()}
     if any(lldp.neighbors for lldp in neighbors.values()):
         return lldp_graph(neighbors, hosts, "lldpctl on the hosts")
@@ -310,7 +310,7 @@ _FORM = "a switch's name, a list of names, or a mapping from NIC to name"
 
 
 def variables_graph(hosts: Sequence[Host]) -> FabricGraph | None:
-    """Return the graph that nodectl_switch and nodectl_rail describe; None where no host has them."""
+    """Return the graph that nodectl_switch and nodectl_rail describe; None if no host has them."""
     attachments = [attachment for host in hosts for attachment in _attachments(host)]
     if not attachments:
         return None

@@ -27,7 +27,7 @@ class Here:
         self.sources = (inventory_of_here(),)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
-        """Return this machine; InventoryError where the pattern is of others."""
+        """Return this machine; InventoryError if the pattern is of others."""
         if limit is None or limit in ("all", "*") or lists_here(limit):
             known = {**variables(), "pytorch_venv": environment()}
             return (Host(name=NAME, address=NAME, connection="local", variables=known),)

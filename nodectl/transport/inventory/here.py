@@ -99,7 +99,7 @@ def only_here(sources: Sequence[str], access: Access | None) -> bool:
 def environment() -> str:
     """Return the Python environment of jobs and probes on this machine, by its folder.
 
-    The active one (venv, conda); where there is none, or it is nodectl's own, the first with torch of the nearest
+    The active one (venv, conda); if there is none, or it is nodectl's own, the first with torch of the nearest
     `.venv`, PATH's, nodectl's own and the one that `provision` makes.
     """
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")

@@ -50,7 +50,7 @@ _ENCRYPTED = ("EncryptedString", "AnsibleVaultEncryptedUnicode")
 # how Ansible calls the origin of a setting that nobody set
 _DEFAULT = "default"
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
-# nodectl's own files beside an inventory that is a folder: settings, profiles, the versions that runs have pinned
+# nodectl's own files next to an inventory that is a folder: settings, profiles, the versions that runs have pinned
 _OURS = rb"^nodectl\.toml$|^profiles$|^locks$"
 # how Ansible says that it has no such plug-in, 2.16 to 2.21
 _NO_PLUGIN = re.compile(
@@ -95,7 +95,7 @@ class Inventory:
 
     @property
     def is_here(self) -> bool:
-        """True where no file names hosts, and this machine alone is meant."""
+        """True if no file names hosts, and this machine alone is meant."""
         return self.sources == (inventory_of_here(),)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
@@ -231,7 +231,7 @@ def _connection(name: str, variables: Mapping[str, object]) -> Literal["ssh", "l
 
 
 def _who_names_it() -> str:
-    """Return what names the inventory where no option does: a variable, a file, or Ansible's own `default`."""
+    """Return what names the inventory if no option does: a variable, a file, or Ansible's own `default`."""
     _, origin = constants.config.get_config_value_and_origin("DEFAULT_HOST_LIST")
     return str(origin).removeprefix("env: ")
 

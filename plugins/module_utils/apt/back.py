@@ -69,7 +69,7 @@ def wanted_words(run: Run, changes: list[Change]) -> tuple[list[str], list[str]]
 
 
 def extra_removals(run: Run, arguments: list[str], changes: list[Change]) -> str:
-    """Return why apt's own plan is not followed; "" where it removes nothing but what is expected."""
+    """Return why apt's own plan is not followed; "" if it removes nothing but what is expected."""
     status, out, err = run([*INSTALL, "--simulate", *arguments], environ_update=ENVIRONMENT)
     if status != 0:
         return ended("apt-get --simulate", status, out, err)

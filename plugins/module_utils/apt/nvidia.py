@@ -50,7 +50,7 @@ class Repository(nvidia_repository.Repository):
         return sources.others(sources.read(str(self.root)), self.uri, SOURCE)
 
     def contradiction(self, other: dict[str, str]) -> str:
-        """Return why it cannot be adopted; "" where it can."""
+        """Return why it cannot be adopted; "" if it can."""
         if not sources.same(other["uri"], self.uri):
             return f"beside {self.uri}"
         if other["trusted"].lower() in ("yes", "true", "1"):
@@ -73,7 +73,7 @@ class Repository(nvidia_repository.Repository):
         return contents
 
     def pinned(self, adopted: str) -> Contents:
-        """Only the profile's versions are candidates; the repository is read anew where that is needed."""
+        """Only the profile's versions are candidates; the repository is read again where that is needed."""
         pins = self.resolved(adopted or SOURCE, self.params["fresh"])
         return {PREFERENCES: self.preferences(pins).encode()}
 
@@ -99,13 +99,13 @@ class Repository(nvidia_repository.Repository):
         return bool(releases), time.time() - max((path.stat().st_mtime for path in releases), default=0)
 
     def update(self, source: str) -> None:
-        """Read this repository anew, and no other."""
+        """Read this repository again, and no other."""
         only = ["-o", f"Dir::Etc::SourceList={self.at(source)}", "-o", "Dir::Etc::SourceParts=-"]
         only += ["-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"]
         self.system.run("apt-get", "update", "--quiet", *only, doing=f"read {self.uri} (named in {source})")
 
     def resolved(self, source: str, fresh: bool) -> Pins:
-        """Return the pins in versions that the repository has; it is read again where one is not there."""
+        """Return the pins in versions that the repository has; it is read again if one is not there."""
         names, there = [pin["name"] for pin in self.params["pins"]], self.lists()
         exact = self.preferences(self.params["pins"])
         if there[0] and not fresh and self.read(PREFERENCES) == exact.encode():
@@ -140,14 +140,14 @@ class Repository(nvidia_repository.Repository):
         return preferences(pins, self.params["driver_branch"])
 
     def version(self, pin: dict[str, Any], offered: list[str]) -> str:
-        """Return the pin's version, or its nearest where it is not to be had."""
+        """Return the pin's version, or its nearest if it is not to be had."""
         wanted = str(pin["version"])
         if wanted in offered or not pin.get("nearest"):
             return wanted
         return wanted_packages.nearest(wanted, offered) or wanted
 
     def settled(self) -> Pins:
-        """Return the pins as the lists that apt has would resolve them; nothing is read anew."""
+        """Return the pins as the lists that apt has would resolve them; nothing is read again."""
         offers = self.system.offers([pin["name"] for pin in self.params["pins"]])
         return [
             {"name": pin["name"], "version": self.version(pin, offers.get(pin["name"], []))}

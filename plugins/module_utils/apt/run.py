@@ -74,7 +74,7 @@ class Apt:
         return self.module.run_command([program, *self.options, *args], environ_update=ENVIRONMENT)
 
     def run(self, program: str, *args: str, doing: str) -> str:
-        """Return the output; the module ends with apt's last words where it fails."""
+        """Return the output; the module ends with apt's last words if it fails."""
         status, out, err = self.call(program, *args)
         if status:
             lines = [line for line in (out + err).strip().splitlines() if line.strip()]
@@ -102,7 +102,7 @@ class Apt:
         self._has_read = True
 
     def without_lists(self) -> str:
-        """Return what to add to 'no repository has it' where apt's lists are empty; empty where they are not."""
+        """Return what to add to 'no repository has it' where apt's lists are empty; empty if they are not."""
         if self._has_lists():
             return ""
         reason = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
@@ -145,7 +145,7 @@ class Apt:
         return packages.is_driver(name, version)
 
     def came(self, name: str, _package: dict[str, Any]) -> float:
-        """Return when dpkg wrote the list of its files, in seconds since 1970; 0 where it has none."""
+        """Return when dpkg wrote the list of its files, in seconds since 1970; 0 if it has none."""
         try:
             return Path(self.root, f"var/lib/dpkg/info/{name}.list").stat().st_mtime
         except OSError:

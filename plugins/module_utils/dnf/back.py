@@ -39,7 +39,7 @@ def _moved(change: Change) -> bool:
 
 
 def _done(run: Run, arguments: list[str], changes: list[Change]) -> str:
-    """Run dnf, if it would remove nothing but what is expected; the reason where it did not."""
+    """Run dnf, if it would remove nothing but what is expected; the reason if it did not."""
     status, out, err = run(plan_argv(arguments), environ_update=ENVIRONMENT)
     expected = {change["subject"] for change in changes}
     removed = {step["name"] for step in parse_plan(out) if step["action"] == "remove"}

@@ -58,7 +58,7 @@ class Repository(nvidia_repository.Repository):
         return sources
 
     def contradiction(self, other: Source) -> str:
-        """Return why it cannot be adopted; "" where it can."""
+        """Return why it cannot be adopted; "" if it can."""
         if not same(other["uri"], self.uri):
             return f"beside {self.uri}"
         if not other["checked"]:
@@ -107,7 +107,7 @@ class Repository(nvidia_repository.Repository):
 
 
 def read_sources(file: str, text: str) -> list[Source]:
-    """Pure: the enabled sections of a .repo file; nothing where it cannot be read."""
+    """Pure: the enabled sections of a .repo file; nothing if it cannot be read."""
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)

@@ -42,7 +42,7 @@ def is_driver(key: str, version: str) -> bool:
 
 
 def rows(root: str = "/") -> list[dict[str, str]]:
-    """Each installed package as rpm prints it; none where there is no database. OSError where rpm cannot tell."""
+    """Each installed package as rpm prints it; none if there is no database. OSError where rpm cannot tell."""
     if not any(os.path.isdir(os.path.join(root, folder)) for folder in DATABASES):
         return []
     argv = ["rpm", "--root", root, "-qa", "--queryformat", QUERY]

@@ -75,7 +75,7 @@ class Dnf:
         return self.module.run_command(list(argv), environ_update=ENVIRONMENT)
 
     def run(self, *argv: str, doing: str) -> str:
-        """Return the output; the module ends with dnf's last words where it fails."""
+        """Return the output; the module ends with dnf's last words if it fails."""
         status, out, err = self.call(*argv)
         if status:
             lines = [line.strip() for line in (out + err).splitlines() if line.strip()]

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def watch(trial: Trial, lease_s: float) -> bool:
-    """Return True once nobody has renewed for so long; False where the trial was taken off.
+    """Return True once nobody has renewed for so long; False if the trial was taken off.
 
     What counts is that the lease's text changes, measured by a clock that no operator sets.
     """

@@ -60,7 +60,7 @@ def sysctl_path(key: str, root: str = "/proc/sys") -> str:
 
 
 def look_values(patterns: list[str]) -> dict[str, str | None]:
-    """Each kernel file's value; None where there is none."""
+    """Each kernel file's value; None if there is none."""
     values: dict[str, str | None] = {}
     for pattern in patterns:
         for path in sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]:
@@ -78,7 +78,7 @@ def read_value(path: str) -> str | None:
 
 
 def write_value(path: str, value: str) -> str:
-    """Write a kernel value and read it back; the reason where it does not hold."""
+    """Write a kernel value and read it back; the reason if it does not hold."""
     try:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(value)
@@ -108,7 +108,7 @@ def live_key(item: dict[str, str]) -> str:
 def look_live(run: Run, item: dict[str, str]) -> State:
     """Return a value that only a program reads: `rings` of an interface, settings of the GPUs.
 
-    Empty where there is none.
+    Empty if there is none.
     """
     if item["kind"] == "rings" and shutil.which("ethtool"):
         status, out, _unused = run(["ethtool", "-g", item["interface"]])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Record = dict[str, Any]
     Change = dict[str, Any]
 
-# what has to read a file anew when it changed, by the folder that it lies in; all but the last only where systemd runs
+# what has to read a file again when it changed, by the folder that it lies in; all but the last only where systemd runs
 READERS = (
     (("/etc/systemd/system.conf.d", "/etc/systemd/user.conf.d"), ["systemctl", "daemon-reexec"]),
     (
@@ -120,7 +120,7 @@ class Restore:
         )
 
     def stays(self, path: str) -> bool:
-        """Return whether nodectl did not make what stands where nothing stood, and nobody can remove it.
+        """Return whether nodectl did not make what stands if nothing stood, and nobody can remove it.
 
         A mount, read-only.
         """
@@ -384,7 +384,7 @@ def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
 
 
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
-    """Return whether the package as it was or is, None where it was not there, is a part of a GPU driver."""
+    """Return whether the package as it was or is, None if it was not there, is a part of a GPU driver."""
     return package is not None and bool(node_packages.is_driver(key, package["version"]))
 
 

@@ -73,7 +73,7 @@ class Store:
         return os.path.exists(os.path.join(self.folder(run), "record.json"))
 
     def create(self, run: str, about: Record, record: Record, contents: dict[str, str]) -> None:
-        """Create a run's folder, made beside its place and renamed when it is complete."""
+        """Create a run's folder, made next to its place and renamed when it is complete."""
         staged = os.path.join(self.runs, ".new-" + run)
         for folder in (staged, os.path.join(staged, "files")):
             os.mkdir(folder, 0o700)

@@ -139,7 +139,7 @@ class Trial:
         return os.path.isdir(self.folder)
 
     def create(self, about: Mapping[str, Any], python: str, uid: int) -> None:
-        """Create the whole folder, made beside its place and renamed when complete; `uid` renews the lease."""
+        """Create the whole folder, made next to its place and renamed when complete; `uid` renews the lease."""
         staged = os.path.join(os.path.dirname(self.folder), ".new-" + self.name)
         os.mkdir(staged, 0o711)
         os.chmod(staged, 0o711)  # noqa: S103 - the same
@@ -157,7 +157,7 @@ class Trial:
         files.sync_folder(os.path.dirname(self.folder))
 
     def about(self) -> Document:
-        """by, what, since, lease_s, settle_s, boot; {} where it is a note only."""
+        """by, what, since, lease_s, settle_s, boot; {} if it is a note only."""
         return files.read_json(self.path("armed.json"))
 
     def holder(self) -> str:
@@ -202,7 +202,7 @@ class Trial:
         return file
 
     def guard(self) -> int | None:
-        """Return the process that watches; None where there is none."""
+        """Return the process that watches; None if there is none."""
         try:
             file = os.open(self.path("guard.lock"), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -217,7 +217,7 @@ class Trial:
         return None
 
     def start_guard(self, run: Run, python: str) -> str:
-        """Start the guard so that it outlives this session; the reason where it could not."""
+        """Start the guard so that it outlives this session; the reason if it could not."""
         if not live.systemd_runs():
             detach([python, "-BEs", self.path("lib"), self.folder])
             return ""

@@ -125,7 +125,7 @@ _WRAPPED = 3  # lines after the first of a sentence that drivers wrap
 
 
 def parse_dmesg(text: str) -> Dmesg:
-    """Read the output; raise ParseError where the text is no kernel log, or says why there is none."""
+    """Read the output; raise ParseError if the text is no kernel log, or says why there is none."""
     text = _newest_boot(plain(text))
     events: list[KernelEvent] = []
     refused: list[Line] = []
@@ -199,7 +199,7 @@ def _is_record(line: str) -> bool:
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
-    """Return what the line tells, None for no event; ParseError where it begins as one and cannot be read."""
+    """Return what the line tells, None for no event; ParseError if it begins as one and cannot be read."""
     if len(line.text) > _LONGEST:
         raise unreadable(TOOL, line, "no message is as long as that")
     message = _message_of(line.text)
@@ -398,7 +398,7 @@ _DRIVER = re.compile(r"[A-Za-z_][\w.-]{0,60}(?:\[\d{1,10}\])?(?: [\w.:/@#-]{0,40
 
 
 class _Message(NamedTuple):
-    """One message: its time as printed, None where the line has none, what it says, and its level where it is printed.
+    """One message: its time as printed, None if the line has none, what it says, and its level where it is printed.
 
     `is_kernels`: nothing before it says that another than the kernel wrote it.
     """
@@ -468,7 +468,7 @@ class _LinkChange(NamedTuple):
 
 
 def _link_change(text: str) -> _LinkChange | None:
-    """Return the change; None where the message is about no link, or not that of a network device."""
+    """Return the change; None if the message is about no link, or not that of a network device."""
     if _OTHER.search(text):
         return None
     if match := _PORT.search(text):

@@ -34,7 +34,7 @@ class Iperf3:
 
 
 def parse_iperf3(text: str) -> Iperf3:
-    """Read the output; raise ParseError where there is no document of iperf3's, or it is cut."""
+    """Read the output; raise ParseError if there is no document of iperf3's, or it is cut."""
     document = json_document(text, IPERF3_TOOL, _is_ours)
     start, end = section(document, "start", IPERF3_TOOL), section(document, "end", IPERF3_TOOL)
     test = section(start, "test_start", IPERF3_TOOL)

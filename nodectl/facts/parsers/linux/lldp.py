@@ -18,7 +18,7 @@ _RATE = re.compile(r"(\d{1,6})(G?)base", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class LldpNeighbor:
-    """One neighbour of one interface; `forwards`: it says that it is a bridge or router, None where it says nothing."""
+    """One neighbour of one interface; `forwards`: it says that it is a bridge or router, None if it says nothing."""
 
     interface: str
     chassis: str

@@ -44,7 +44,7 @@ _DETAILS = (
 
 @dataclass(frozen=True, slots=True)
 class AcsBridge:
-    """A bridge; `flags` as printed after ACSCtl, None where the bridge has no ACS capability or lspci shows none."""
+    """A bridge; `flags` as printed after ACSCtl, None if the bridge has no ACS capability or lspci shows none."""
 
     address: str
     bus_id: str
@@ -72,7 +72,7 @@ class PciLink:
 
 @dataclass(frozen=True, slots=True)
 class LspciAcs:
-    """All of one machine, in lspci's order; `links` is None where it denied the capabilities of every device.
+    """All of one machine, in lspci's order; `links` is None if it denied the capabilities of every device.
 
     `gone` are devices that have fallen off the bus: each of their registers reads as ones. `devices` is all addresses.
     """

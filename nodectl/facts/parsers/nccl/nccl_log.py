@@ -69,7 +69,7 @@ class NcclLog:
 
 
 def parse_nccl_log(text: str) -> NcclLog:
-    """Read the output; raise ParseError where no line is NCCL's, or one that names an algorithm is cut."""
+    """Read the output; raise ParseError if no line is NCCL's, or one that names an algorithm is cut."""
     lines = lines_of(text, TOOL)
     log = _Log()
     for line in untagged(lines):
@@ -217,7 +217,7 @@ class NcclNet:
 
 @dataclass(frozen=True, slots=True)
 class NcclPaths:
-    """The channels' ways, each once and in the order of first mention; None where the log does not tell."""
+    """The channels' ways, each once and in the order of first mention; None if the log does not tell."""
 
     transports: tuple[str, ...]
     nets: tuple[NcclNet, ...]

@@ -51,7 +51,7 @@ class NcclTestsRank:
 
 @dataclass(frozen=True, slots=True)
 class NcclTests:
-    """One run; `ok` is None where the output ends before its summary, `failures` are the lines that say why."""
+    """One run; `ok` is None if the output ends before its summary, `failures` are the lines that say why."""
 
     collective: str | None
     ranks: tuple[NcclTestsRank, ...]
@@ -64,7 +64,7 @@ class NcclTests:
 
 
 def parse_nccl_tests(text: str) -> NcclTests:
-    """Read the output; raise ParseError where there is no output of such a test, or a row is cut."""
+    """Read the output; raise ParseError if there is no output of such a test, or a row is cut."""
     lines = lines_of(text, TOOL)
     if _DOCUMENT.search(text) and (run_of_document := _run_of_json(text)) is not None:
         return run_of_document
@@ -215,7 +215,7 @@ class NcclTestsSide:
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsRow:
-    """One size; `redop` and `root` are None where the program prints none."""
+    """One size; `redop` and `root` are None if the program prints none."""
 
     size_bytes: int
     count: int
@@ -253,7 +253,7 @@ def _is_row(text: str, *, in_table: bool) -> bool:
 
 
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
-    """Read a row; raise ParseError where a column is missing or no value; `order` is what `_sides_of` returned."""
+    """Read a row; raise ParseError if a column is missing or no value; `order` is what `_sides_of` returned."""
     # an asterisk marks an error beyond the threshold
     cells = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
     side, trailing = _side_columns(columns)
@@ -285,7 +285,7 @@ def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tup
 
 
 def _require_trailing(line: Line, names: tuple[str, ...], cells: list[str]) -> None:
-    """Raise ParseError where a word cannot be its column's value: the row is then cut, and all cells are shifted."""
+    """Raise ParseError if a word cannot be its column's value: the row is then cut, and all cells are shifted."""
     for name, cell in zip(names, cells, strict=True):
         if name == "timestamp" and not _STAMP.fullmatch(cell):
             raise unreadable(TOOL, line, f"{cell[:40]!r} is no timestamp: the row is cut")
@@ -385,7 +385,7 @@ class _TornRow:
         return line
 
     def require_none(self) -> None:
-        """Raise ParseError where a row was begun and its rest did not come."""
+        """Raise ParseError if a row was begun and its rest did not come."""
         if self._line is not None:
             raise unreadable(TOOL, self._line, "a row that a log line cut off")
 
@@ -395,7 +395,7 @@ _NO_NUMBER = "nan"
 
 
 def _run_of_json(text: str) -> NcclTests | None:
-    """Return the run; None where the text holds no such document, ParseError where a value has another type."""
+    """Return the run; None if the text holds no such document, ParseError if a value has another type."""
     document = find_document(text, TOOL, _is_run)
     return None if document is None else _json_run(document)
 
@@ -429,7 +429,7 @@ def _is_no_error(text: str) -> bool:
 def _json_ok(
     rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, verdicts: tuple[Any, ...]
 ) -> bool | None:
-    """Return the run's verdict; None where the file ends before its summary."""
+    """Return the run's verdict; None if the file ends before its summary."""
     wrong = any(side.wrong for row in rows for side in (row.out_of_place, row.in_place) if side is not None)
     if failures or wrong or bounds or "false" in verdicts or False in verdicts:
         return False
@@ -468,7 +468,7 @@ def _json_row(result: Mapping[str, Any]) -> NcclTestsRow:
 
 
 def _json_side(result: Mapping[str, Any], key: str) -> NcclTestsSide | None:
-    """Return the measurements of that way; None where it was not measured, as in a replay."""
+    """Return the measurements of that way; None if it was not measured, as in a replay."""
     if result.get(key) is None:
         return None
     measured = section(result, key, TOOL)

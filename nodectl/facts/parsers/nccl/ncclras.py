@@ -29,7 +29,7 @@ class RasJob:
 
 @dataclass(frozen=True, slots=True)
 class RasCommunicator:
-    """One communicator; `id` is None where the text names only those with a problem, `errors` is as printed."""
+    """One communicator; `id` is None if the text names only those with a problem, `errors` is as printed."""
 
     id: str | None
     ranks: int
@@ -78,7 +78,7 @@ def _status_of(errors: Iterable[str]) -> str:
 
 
 def parse_ncclras(text: str) -> NcclRas:
-    """Read the output; raise ParseError where it is neither form, is cut within a row, or says why there is nothing."""
+    """Read the output; raise ParseError if it is neither form, is cut within a row, or says why there is nothing."""
     lines = lines_of(text, TOOL)
     document = _document_of(plain(text))
     if document is not None:
@@ -105,7 +105,7 @@ _CANDIDATES = 20
 
 
 def _document_of(text: str) -> Mapping[str, Any] | None:
-    """Return the document; None where the text is no JSON, ParseError where it begins as JSON and is cut."""
+    """Return the document; None if the text is no JSON, ParseError if it begins as JSON and is cut."""
     failure: ParseError | None = None
     for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
         try:
@@ -125,7 +125,7 @@ def _document_of(text: str) -> Mapping[str, Any] | None:
 
 
 def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
-    """Read the JSON form; raise ParseError where a value has another type than NCCL's."""
+    """Read the JSON form; raise ParseError if a value has another type than NCCL's."""
     communicators: list[RasCommunicator] = []
     missing: list[RasRank] = []
     dead: dict[RasProcess, None] = {}
@@ -208,7 +208,7 @@ _LIMIT = 100_000
 
 
 def _ras_of_text(lines: list[Line]) -> NcclRas:
-    """Read the output; raise ParseError where there is neither a table nor a section of errors, or a row is cut."""
+    """Read the output; raise ParseError if there is neither a table nor a section of errors, or a row is cut."""
     answer = _Answer()
     for line in untagged(lines):
         answer.read(line)

@@ -77,7 +77,7 @@ class RendezvousTimeout:
 
 @dataclass(frozen=True, slots=True)
 class TorchrunLog:
-    """The log's news of a job; empty and None where it tells of no such thing: the job may have ended well."""
+    """The log's news of a job; empty and None if it tells of no such thing: the job may have ended well."""
 
     root_cause: TorchrunFailure | None
     others: tuple[TorchrunFailure, ...]
@@ -86,7 +86,7 @@ class TorchrunLog:
 
 
 def parse_torchrun_log(text: str) -> TorchrunLog:
-    """Read the output; raise ParseError where nothing is torch's, or a line of the summary is cut."""
+    """Read the output; raise ParseError if nothing is torch's, or a line of the summary is cut."""
     lines = lines_of(text, TOOL)
     summary = _SummaryReader()
     watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}

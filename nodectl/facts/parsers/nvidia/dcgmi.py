@@ -159,7 +159,7 @@ def _is_diagnostic(document: Any) -> bool:
 
 
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
-    """Return the report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
+    """Return the report, None if the text holds no such document; ParseError where dcgmi says why it failed."""
     document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
         return None

@@ -38,7 +38,7 @@ _WRONG_LEVELS = ("ERROR", "WARNING", "CRITICAL", "FATAL")
 
 @dataclass(frozen=True, slots=True)
 class FabricManagerEvent:
-    """One line that tells of trouble; `time` and `level` as printed, None where the line has none.
+    """One line that tells of trouble; `time` and `level` as printed, None if the line has none.
 
     `sxid`, `severity` (fatal, non-fatal), `bus_id` and `port` are those of an NVSwitch's error.
     """
@@ -63,7 +63,7 @@ class FabricManagerLog:
 
 
 def parse_fabricmanager_log(text: str) -> FabricManagerLog:
-    """Read the output; raise ParseError where no line is fabric manager's."""
+    """Read the output; raise ParseError if no line is fabric manager's."""
     lines = lines_of(text, TOOL)
     events: list[FabricManagerEvent] = []
     versions: re.Match[str] | None = None

@@ -62,7 +62,7 @@ class _Test:
 
 
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
-    """Read the output; raise ParseError for a cut row, or where no test is named."""
+    """Read the output; raise ParseError for a cut row, or if no test is named."""
     lines = lines_of(text, TOOL)
     document = find_document(text, TOOL, lambda document: isinstance(document, dict) and "nvbandwidth" in document)
     return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))

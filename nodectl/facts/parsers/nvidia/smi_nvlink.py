@@ -82,7 +82,7 @@ class _Gpu:
 
 
 def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
-    """Read the output; raise ParseError for a cut row, or where no GPU is named."""
+    """Read the output; raise ParseError for a cut row, or if no GPU is named."""
     lines = list(untagged(lines_of(text, TOOL)))
     gpus: dict[int, _Gpu] = {}
     lost: list[LostGpu] = []
@@ -129,7 +129,7 @@ def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
 
 
 def _put(link: _Link, value: str) -> str:
-    """Put what the row says into the link; why it cannot be read, empty where it can."""
+    """Put what the row says into the link; why it cannot be read, empty if it can."""
     if value.strip("<>").lower() == "inactive":
         link.state = False
     elif speed := _SPEED.fullmatch(value):

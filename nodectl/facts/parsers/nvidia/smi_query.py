@@ -149,7 +149,7 @@ class NvidiaSmiList:
 
 
 def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
-    """Read the output; raise ParseError for a cut row, or where there is none."""
+    """Read the output; raise ParseError for a cut row, or if there is none."""
     lines = list(untagged(lines_of(text, SMI_LIST_TOOL)))
     gpus: list[tuple[int, str, str, list[ListedMig]]] = []
     lost: list[LostGpu] = []
@@ -170,7 +170,7 @@ def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
 
 
 def gpu_row(tool: str, line: Line, content: str) -> tuple[int, str, str]:
-    """Index, name and UUID of a row; ParseError where it is cut."""
+    """Index, name and UUID of a row; ParseError if it is cut."""
     match = GPU_ROW.fullmatch(content)
     if match is None:
         raise unreadable(tool, line, "no 'GPU <index>: <name> (UUID: …)'")
@@ -202,7 +202,7 @@ class NvidiaSmiVersion:
 
 
 def parse_nvidia_smi_version(text: str) -> NvidiaSmiVersion:
-    """Read the output; raise ParseError for a row without its version, and where there is none."""
+    """Read the output; raise ParseError for a row without its version, and if there is none."""
     lines = list(untagged(lines_of(text, SMI_VERSION_TOOL)))
     versions: dict[str, str | None] = {}
     for line in lines:

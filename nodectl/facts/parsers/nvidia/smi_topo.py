@@ -50,7 +50,7 @@ class NvidiaSmiP2p:
 
 
 def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
-    """Read the output; raise ParseError for a cut row, a word that is no link, or where there is no matrix."""
+    """Read the output; raise ParseError for a cut row, a word that is no link, or if there is no matrix."""
     matrix = _read_matrix(TOOL, text, _LINKS)
     nics = tuple(name for name in matrix.names if name not in matrix.gpus)
     unavailable = {f"links.{pair}": word for pair, word in matrix.refused.items()}
@@ -71,7 +71,7 @@ def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
 
 
 def parse_nvidia_smi_p2p(text: str) -> NvidiaSmiP2p:
-    """Read the output; raise ParseError for a cut row, a word that is no status, or where there is no matrix."""
+    """Read the output; raise ParseError for a cut row, a word that is no status, or if there is no matrix."""
     matrix = _read_matrix(P2P_TOOL, text, _P2P_WORDS)
     return NvidiaSmiP2p(matrix.gpus, matrix.cells, {f"status.{pair}": word for pair, word in matrix.refused.items()})
 

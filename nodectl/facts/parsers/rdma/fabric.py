@@ -91,7 +91,7 @@ class _Node:
     kind: str
     guid: str
     name: str | None = None
-    # where its own block is, else where a row first mentions it
+    # where its own block is, else if a row first mentions it
     line: int = 0
     has_block: bool = False
     ports: set[int] = field(default_factory=set)

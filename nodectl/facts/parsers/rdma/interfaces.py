@@ -30,7 +30,7 @@ _FAILURE = re.compile(r"[Cc]ommand not found|No such file")
 
 @dataclass(frozen=True, slots=True)
 class PortInterface:
-    """One port of an RDMA device, and its network interface; `up` is None where the tool cannot tell.
+    """One port of an RDMA device, and its network interface; `up` is None if the tool cannot tell.
 
     Only `-v` gives what follows: `state` is the RDMA port's own, `board` the kind of device and its part number.
     """

@@ -24,7 +24,7 @@ _LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
 
 
 def rows_of(text: str, tool: str) -> Iterator[Line]:
-    """Lines that can be rows: without terminal noise and rank tags; ParseError where the output is empty."""
+    """Lines that can be rows: without terminal noise and rank tags; ParseError if the output is empty."""
     return (line for line in untagged(lines_of(text, tool)) if len(line.text) <= _LONGEST_ROW)
 
 
@@ -34,7 +34,7 @@ def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> str | None:
 
 
 def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
-    """Return the error for output without what the tool prints: quotes why it failed, else where it begins."""
+    """Return the error for output without what the tool prints: quotes why it failed, else if it begins."""
     lines = list(lines)
     reason = first_match(lines, failure) or first_match(lines, _ANYTHING) or "one overlong line"
     return ParseError(f"{tool}: no {missing}: {reason[:_SHOWN_CHARS]!r}")

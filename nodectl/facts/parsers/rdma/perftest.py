@@ -30,7 +30,7 @@ _VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": 
 
 @dataclass(frozen=True, slots=True)
 class Perftest:
-    """One run; None for what was not printed. `rows` may be empty where the output was cut or the run failed."""
+    """One run; None for what was not printed. `rows` may be empty if the output was cut or the run failed."""
 
     test: str | None
     device: str | None
@@ -154,7 +154,7 @@ _GBIT_S = {"Gb/sec": 1.0, "MB/sec": _MIB_BITS / 1e9, "MiB/sec": _MIB_BITS / 1e9}
 
 @dataclass(frozen=True, slots=True)
 class BwRow:
-    """Throughput at one size; the peak is None where it was not measured, the rate where it is not printed."""
+    """Throughput at one size; the peak is None if it was not measured, the rate if it is not printed."""
 
     size_bytes: int
     iterations: int
@@ -289,7 +289,7 @@ def _is_perftest_json(text: str) -> bool:
 
 
 def _json_rows(text: str) -> tuple[Row, ...]:
-    """Return the results; ParseError for one that is cut, and where nothing tells the unit."""
+    """Return the results; ParseError for one that is cut, and if nothing tells the unit."""
     rows: list[dict[str, float | None]] = []
     places = []
     for match in _PAIR.finditer(text):

@@ -290,7 +290,7 @@ def _form(text: str) -> re.Match[str] | None:
 
 @lru_cache(maxsize=256)
 def _coded(value: str) -> str | None:
-    """Return the word before the number in brackets; None where that is missing."""
+    """Return the word before the number in brackets; None if that is missing."""
     match = _CODE.fullmatch(value)
     return None if match is None else match[1].rstrip()
 

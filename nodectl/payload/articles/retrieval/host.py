@@ -124,7 +124,7 @@ class Front:
         return milliseconds(trips, 0.5)
 
     def check(self, shards: Sequence[range]) -> None:
-        """Compare a few queries with brute force over the rows of every shard, made anew here."""
+        """Compare a few queries with brute force over the rows of every shard, made again here."""
         torch, options = self.torch, self.options
         limit = min(max(map(len, shards)), max(1, CHECK_VALUES // options.dim // len(shards)))
         asked = table_of.queries(torch, options.seed, BATCHES, CHECK_QUERIES, options.dim)

@@ -66,7 +66,7 @@ def to_bytes(torch: Any, tensor: Any) -> bytes:
 
 
 def check_memory(torch: Any, rows: int, dim: int, batch: int, device: Any) -> None:
-    """Raise MemoryLimitError where the shard would take more than its part of what is free."""
+    """Raise MemoryLimitError if the shard would take more than its part of what is free."""
     wanted = ITEM_BYTES * (rows * dim + 2 * batch * rows)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if free is not None and wanted > MEMORY_PART * free:

@@ -101,7 +101,7 @@ def send_end(sock: socket.socket) -> None:
 
 
 def receive_request(sock: socket.socket) -> Optional[Request]:
-    """Return None where the front has said that this was all."""
+    """Return None if the front has said that this was all."""
     queries, dim, k, rows = REQUEST.unpack(receive(sock, REQUEST.size))
     if queries == END:
         return None

@@ -321,7 +321,7 @@ def _is_full(place: str) -> bool:
 
 
 def _write_torchruns(value: BaseException, text: str) -> None:
-    """Write what torch's @record would have written for torchrun's summary, where the script does not use it."""
+    """Write what torch's @record would have written for torchrun's summary, if the script does not use it."""
     import time
 
     path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")

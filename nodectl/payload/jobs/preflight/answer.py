@@ -158,7 +158,7 @@ def _free(ip: int, kind: int, port: int) -> bool:
 
 
 def ephemeral_ports() -> Optional[List[int]]:
-    """First and last port that the kernel gives to outgoing connections; None where it does not say."""
+    """First and last port that the kernel gives to outgoing connections; None if it does not say."""
     try:
         first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
     except (OSError, ValueError):
@@ -177,7 +177,7 @@ class Interface(NamedTuple):
 
 
 def interfaces() -> List[Interface]:
-    """Return every interface of this network namespace, as `ip` lists them; [] where it cannot."""
+    """Return every interface of this network namespace, as `ip` lists them; [] if it cannot."""
     import subprocess
 
     paths = os.pathsep.join(filter(None, (os.environ.get("PATH"), "/usr/sbin:/sbin")))
@@ -226,7 +226,7 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Empty where there is no such file."""
+    """Empty if there is no such file."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -253,7 +253,7 @@ _HEAD_BYTES = 4096
 
 
 def dead_interpreter(prefix: Path, engine: str) -> str:
-    """Return the Python that what starts the ranks names and that is not there; empty where it is, or is not told."""
+    """Return the Python that what starts the ranks names and that is not there; empty if it is, or is not told."""
     if engine == "deepspeed":  # it is started by the environment's own python
         return ""
     try:
@@ -282,7 +282,7 @@ def image_of(engine: str, image: str) -> str:
 
 
 def gpu_count() -> Optional[int]:
-    """GPUs that the driver lists; None where it is there and does not answer."""
+    """GPUs that the driver lists; None if it is there and does not answer."""
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not any(os.access(Path(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
         return devices
@@ -293,7 +293,7 @@ def gpu_count() -> Optional[int]:
 
 
 def gpu_users() -> List[str]:
-    """Return what computes on the GPUs now, whoever started it; [] where nothing does, or the driver does not say."""
+    """Return what computes on the GPUs now, whoever started it; [] if nothing does, or the driver does not say."""
     listing = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
     users: Dict[str, List[int]] = {}  # the memory of each process on each of its GPUs
     for line in listing.splitlines():
@@ -346,7 +346,7 @@ def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def path_error(path: Path, kind: str) -> str:
-    """Return why this login cannot read the file or folder (`kind`: file, folder or any); "" where it can."""
+    """Return why this login cannot read the file or folder (`kind`: file, folder or any); "" if it can."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
@@ -362,7 +362,7 @@ def folder(path: Path) -> Dict[str, Any]:
 
 
 def write_error(folder: Path) -> str:
-    """Return why nothing can be written there; "" where it can."""
+    """Return why nothing can be written there; "" if it can."""
     try:
         with made(folder):
             _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
@@ -384,7 +384,7 @@ def _write_block(path: Path) -> None:
 
 
 def free_mib(folder: Path) -> Optional[int]:
-    """Room for this login on the file system that holds, or would hold, `folder`; None where it cannot be told."""
+    """Room for this login on the file system that holds, or would hold, `folder`; None if it cannot be told."""
     try:
         here = next(path for path in (folder, *folder.parents) if path.exists())
         state = os.statvfs(here)
@@ -394,7 +394,7 @@ def free_mib(folder: Path) -> Optional[int]:
 
 
 def shm_mib() -> Optional[int]:
-    """Size of /dev/shm, through which ranks of one node talk; None where there is none."""
+    """Size of /dev/shm, through which ranks of one node talk; None if there is none."""
     try:
         state = os.statvfs("/dev/shm")  # noqa: S108 (looked at, nothing is put there)
     except OSError:
@@ -418,7 +418,7 @@ def others_jobs() -> List[str]:
 
 
 def _started(cmdline: List[str]) -> str:
-    """Return the job that this process was to start; empty where that is not what it was for."""
+    """Return the job that this process was to start; empty if that is not what it was for."""
     if "jobs.control" not in cmdline:
         return ""
     command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]

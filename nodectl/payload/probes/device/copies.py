@@ -151,7 +151,7 @@ class Pair:
         self.cuda.after(self.out, self.cuda.mark(self.into))
 
     def wrong(self) -> int:
-        """Bytes at the target that are not the source's, by a pattern made anew over there."""
+        """Bytes at the target that are not the source's, by a pattern made again over there."""
         torch, (source, target) = self.cuda.torch, self.gpus
         return differing(torch, self.target, pattern(torch, self.cuda.device(target), self.size, source + 1))
 

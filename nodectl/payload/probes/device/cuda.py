@@ -41,7 +41,7 @@ class Cuda:
         return int(self.torch.cuda.mem_get_info(gpu)[0])
 
     def cache_bytes(self, gpu: int) -> int:
-        """Return the size of L2; 0 where this torch does not tell."""
+        """Return the size of L2; 0 if this torch does not tell."""
         return int(getattr(self.torch.cuda.get_device_properties(gpu), "L2_cache_size", 0))
 
     def can_reach(self, source: int, target: int) -> bool:

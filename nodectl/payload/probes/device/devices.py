@@ -27,7 +27,7 @@ _DRESSED = Path("/var/lib/nodectl-lab/recorded/name")
 
 
 def wait_for_others() -> None:
-    """In a member: ready; returns when all the others are, ends the process where nobody is there to say so."""
+    """In a member: ready; returns when all the others are, ends the process if nobody is there to say so."""
     say(event="waiting")
     if not sys.stdin.readline():
         sys.exit(1)

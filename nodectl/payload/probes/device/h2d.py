@@ -38,7 +38,7 @@ class Buffer:
         self.tensor = torch.frombuffer(self._map, dtype=torch.uint8)
 
     def lies_on(self) -> Optional[int]:
-        """Return the node of most of some of its pages; None where the kernel does not tell."""
+        """Return the node of most of some of its pages; None if the kernel does not tell."""
         pages = where(self.address, self.size)
         return max(pages, key=lambda node: pages[node]) if pages else None
 
@@ -56,7 +56,7 @@ class Buffer:
 
 
 def bind(address: int, size: int, node: int) -> bool:
-    """Have the pages of this stretch come from that node alone; False where the kernel refuses."""
+    """Have the pages of this stretch come from that node alone; False if the kernel refuses."""
     bits = 8 * ctypes.sizeof(ctypes.c_ulong)
     mask = (ctypes.c_ulong * (node // bits + 1))()
     mask[node // bits] = 1 << node % bits
@@ -72,7 +72,7 @@ def bind(address: int, size: int, node: int) -> bool:
 
 
 def where(address: int, size: int) -> Dict[int, int]:
-    """Pages by node, of some spread over the stretch; empty where the kernel does not tell."""
+    """Pages by node, of some spread over the stretch; empty if the kernel does not tell."""
     page = mmap.PAGESIZE
     step = max(page, size // _LOOKED_AT // page * page)
     pages = [address + offset for offset in range(0, size, step)]
@@ -84,7 +84,7 @@ def where(address: int, size: int) -> Dict[int, int]:
 
 
 def nodes_for(near: Optional[int], far: Optional[int]) -> Sequence[Tuple[str, Optional[int]]]:
-    """Return what is measured: near and far where both are known, else memory wherever it comes from."""
+    """Return what is measured: near and far if both are known, else memory wherever it comes from."""
     if near is None:
         return (("any", None),)
     return (("near", near),) if far is None else (("near", near), ("far", far))

@@ -40,7 +40,7 @@ class Card(NamedTuple):
 
 
 def gpu_count() -> Optional[int]:
-    """NVIDIA's GPUs of this host, whether or not a program can use them; None where that cannot be told."""
+    """NVIDIA's GPUs of this host, whether or not a program can use them; None if that cannot be told."""
     count = max(
         len(list((PROC / "driver/nvidia/gpus").glob("*"))),
         len(list(DEV.glob("nvidia[0-9]*"))),
@@ -101,7 +101,7 @@ def _total_kb(node: Path) -> int:
 
 
 def farthest(near: int, nodes: Dict[int, List[int]]) -> Optional[int]:
-    """Return the node from which `near` is farthest; None where there is no other."""
+    """Return the node from which `near` is farthest; None if there is no other."""
     others = [node for node in nodes if node != near]
     listed = sorted(nodes)
     position = listed.index(near) if near in nodes else 0
@@ -168,7 +168,7 @@ class Watch:
         self._ended.set()
 
     def between(self, gpu: int, began: float, ended: float) -> Dict[str, Any]:
-        """Return what was seen of this GPU; `samples` 0 where nothing was."""
+        """Return what was seen of this GPU; `samples` 0 if nothing was."""
         return summary([sample for sample in list(self._samples.get(gpu, [])) if began <= sample.at <= ended])
 
     def _run(self) -> None:

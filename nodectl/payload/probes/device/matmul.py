@@ -80,7 +80,7 @@ class Measured(NamedTuple):
 
 
 def lacks(cuda: Cuda, name: str, gpu: Optional[int]) -> str:
-    """Return why this device has no such precision; "" where it has."""
+    """Return why this device has no such precision; "" if it has."""
     wanted, torch = PRECISIONS[name], cuda.torch
     if gpu is None:
         return "" if name in ON_CPU else "a processor has no %s" % name
@@ -111,7 +111,7 @@ class Bench:
             self.product = self._plain
 
     def refusal(self) -> str:
-        """In torch's words, that this version of it has no such product on this device; empty where it has."""
+        """In torch's words, that this version of it has no such product on this device; empty if it has."""
         try:
             self.product(self.operands(Choice(SHAPES[0], "nt"), 0))
         except RuntimeError as error:

@@ -179,7 +179,7 @@ class Group:
         return (time.perf_counter() - began) / iterations
 
     def dispatched(self, case: Case) -> Optional[float]:
-        """Seconds that this rank needs to hand one operation to its GPU; None where the processor does the work.
+        """Seconds that this rank needs to hand one operation to its GPU; None if the processor does the work.
 
         Few at a time: a GPU that lags behind would make it wait.
         """
@@ -261,7 +261,7 @@ def described(group: Group, numa: Optional[int]) -> Dict[str, Any]:
 def bind(bus_id: str, local_rank: int, nproc: int) -> Optional[int]:
     """Run on the processors beside this GPU, or, of several ranks on processors, a NUMA node each.
 
-    The NUMA node, or None where there is only one or none is told.
+    The NUMA node, or None if there is only one or none is told.
     """
     numa, cpus = None, ""
     if bus_id:

@@ -44,7 +44,7 @@ def look(folder: str) -> Dict[str, Any]:
 
 
 def programs_in(folder: str) -> str:
-    """Return the newest build below the folder, or where the search path has them; empty where there are none."""
+    """Return the newest build below the folder, or where the search path has them; empty if there are none."""
     built = [*Path(folder).glob("*/" + ANY), Path(folder) / ANY]
     folders = [path.parent for path in built if os.access(str(path), os.X_OK)]
     if folders:
@@ -63,7 +63,7 @@ def uses_mpi(program: str) -> bool:
 
 
 def bus_ids() -> List[str]:
-    """Return the GPUs' places on the bus in the order of their indices; empty where the driver does not tell."""
+    """Return the GPUs' places on the bus in the order of their indices; empty if the driver does not tell."""
     rows = machine.smi("--query-gpu=index,pci.bus_id", "--format=csv,noheader", timeout_s=SMI_S) or ""
     places = re.findall(r"^\s*(\d+), *([0-9A-Fa-f:.]+)\s*$", rows, re.MULTILINE)
     return [place for _, place in sorted((int(index), place) for index, place in places)]
@@ -132,7 +132,7 @@ def _factor(sizes: List[int]) -> int:
 
 
 def limit_bytes(options: argparse.Namespace) -> int:
-    """Return the size for which every GPU has room; the largest asked for where no free memory is known."""
+    """Return the size for which every GPU has room; the largest asked for if no free memory is known."""
     rows = machine.smi("--query-gpu=memory.free", "--format=csv,noheader,nounits", timeout_s=SMI_S) or ""
     free_mib = rows.split()
     if not free_mib or not all(map(str.isdigit, free_mib)):

@@ -83,7 +83,7 @@ class Sweep:
             self._of_a_floor(collective, int(size_text), limit, last.get(collective))
 
     def _carried(self, size: int, last: Optional[Tuple[int, float]]) -> int:
-        """Return a quarter, and so on, where an operation of a usual size would take too long; 0 where none is left."""
+        """Return a quarter, and so on, where an operation of a usual size would take too long; 0 if none is left."""
         if last is None or not self.options.usual:
             return size
         while size > last[0] and predicted_s(size, last) > CARRIED_S:
@@ -180,7 +180,7 @@ class Sweep:
         return case
 
     def _require_room_in_time(self, collective: str, size: int) -> None:
-        """Raise CutError where the time is limited and the case would take longer, by what smaller sizes took."""
+        """Raise CutError if the time is limited and the case would take longer, by what smaller sizes took."""
         if self.part_ends is None:
             return
         while self.seen is None or size > STEP * self.seen[0]:
@@ -222,7 +222,7 @@ _CPU_MHZ = "cpu MHz"
 
 
 class Clocks:
-    """Samples of these GPUs, or of the processors where there are none, from its making to `stop`."""
+    """Samples of these GPUs, or of the processors if there are none, from its making to `stop`."""
 
     def __init__(self, gpus: Sequence[int]) -> None:
         self.gpus = gpus
@@ -251,7 +251,7 @@ class Clocks:
 
 
 def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
-    """Return the columns of each GPU by its index; nothing where the driver does not tell."""
+    """Return the columns of each GPU by its index; nothing if the driver does not tell."""
     asked = "-i", ",".join(map(str, gpus))
     rows = machine.smi("--query-gpu=" + COLUMNS, "--format=csv,noheader,nounits", *asked, timeout_s=SMI_S) or ""
     values = {}

@@ -26,7 +26,7 @@ UNASKED: Dict[str, Any] = {}
 
 
 def text_of(path: Path) -> Optional[str]:
-    """Return None where it is not there, is empty or cannot be read (a GID that is not set is an error)."""
+    """Return None if it is not there, is empty or cannot be read (a GID that is not set is an error)."""
     return text(path) or None
 
 

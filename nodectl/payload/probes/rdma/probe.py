@@ -219,7 +219,7 @@ class Ends:
         return self.start_client(number, address, port) or self.finish_client(number)
 
     def start_client(self, number: int, address: str, port: int) -> Optional[Dict[str, Any]]:
-        """Return None where it runs; what became of it where it could not be started."""
+        """Return None if it runs; what became of it if it could not be started."""
         test = self.plan[number]
         self._received = ports.packets(*test["client_port"])
         argv = [*test["client"], "-p", str(port), address]
@@ -362,7 +362,7 @@ def kept_alive(sock: socket.socket) -> socket.socket:
 
 
 def receive(sock: socket.socket, timeout_s: float) -> Dict[str, Any]:
-    """One message; OSError where the other end is gone or says nothing in this time."""
+    """One message; OSError if the other end is gone or says nothing in this time."""
     sock.settimeout(timeout_s)
     message: Dict[str, Any] = sockets.receive_message(sock)
     return message

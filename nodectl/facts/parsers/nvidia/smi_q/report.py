@@ -126,7 +126,7 @@ def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str,
 
 
 def _reading(kind: Kind, value: Value | None) -> Any:
-    """Return what the field holds, a Refused, or None where nothing is printed."""
+    """Return what the field holds, a Refused, or None if nothing is printed."""
     if value is None or (value.text == "" and kind is TEXT):
         return None
     try:
@@ -142,7 +142,7 @@ def _understood(kind: Kind, text: str) -> Any:
 
 
 def _plain(kind: Kind, value: Value | None) -> Any:
-    """Return the value, or None where it is refused."""
+    """Return the value, or None if it is refused."""
     reading = _reading(kind, value)
     return None if isinstance(reading, Refused) else reading
 
