@@ -50,7 +50,7 @@ def shown(title: str, about: str, args: Sequence[str]) -> str:
     process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     lines = []
     for line in process.stdout or ():
-        sys.stdout.write(line if len(line) <= _SHOWN else f"{line[:_SHOWN]} … ({len(line):,} characters)\n")
+        sys.stdout.write(line if len(line) <= _SHOWN else f"{line[:_SHOWN]} … ({len(line):,} characters in all)\n")
         sys.stdout.flush()
         lines.append(line)
     if process.wait() != 0:
@@ -92,7 +92,8 @@ def training_result(output: str, hosts: int) -> str:
     summary = json.loads(line[line.index('{"') :])
     if not summary["last_loss"] < summary["first_loss"] or len(summary["hosts"]) != hosts:
         raise DemoError(f"the training job did not learn on {hosts} hosts: {summary}")
-    return f"loss {summary['first_loss']:.3f} to {summary['last_loss']:.3f}, {summary['samples_per_s']:.0f} samples/s"
+    losses = f"{summary['first_loss']:.3f} to {summary['last_loss']:.3f}"
+    return f"loss {losses}, {summary['samples_per_s']:.0f} samples/s on average"
 
 
 def run(hosts: int, lab_options: Sequence[str]) -> Table:
@@ -117,8 +118,9 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         add("lab up", f"{hosts} hosts are up")
 
         about = (
-            "Ansible installs PyTorch and the launcher, and writes settings. Four warnings are normal here: lab hosts "
-            "run no systemd and share this machine's limits and clock, so four settings are written without effect. "
+            "Ansible installs PyTorch and the launcher, the script that starts training, and writes settings. Four "
+            "warnings are normal here: lab hosts run no systemd and share this machine's limits and clock, so the "
+            "settings that the warnings name have no effect. "
             "`nodectl rollback` undoes a run."
         )
         shown("Provision the hosts", about, ["provision", "--yes"])
@@ -132,18 +134,19 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         add("exec", "every host gave the same answer")
 
         about = (
-            "A profile describes what a host should be: its hardware, software and settings. Three "
-            "checks are skipped on each host: two login limits and the clock, which a lab host cannot set. `--all` "
-            "lists each check."
+            "A profile describes what a host should be: its hardware, software and settings. Three checks are skipped "
+            "on each host: two login limits and the clock, which a lab host cannot set. Limits of services are "
+            "checked only where systemd runs. `--all` lists each check."
         )
         health = shown("Compare every host with its profiles and with the others", about, ["health"])
         add("health", health.splitlines()[-1])
 
         about = (
-            "iperf3 measures both directions of every pair of hosts, three times for 1 s. SPREAD is "
-            "(highest - lowest) / median of a path's three rates. All hosts share this machine's processors, so rates "
-            "vary and retransmits occur. A path fails if it is far slower than the others, or below the floor that a "
-            "hardware profile can set; the lab's profile sets none. BBR is the congestion control of the hosts."
+            "iperf3 measures both directions of every pair of hosts, three times for 1 s; pairs without a common host "
+            "run at once. SPREAD is (highest - lowest) / median of a path's three rates. All hosts share this "
+            "machine's processors, so rates vary and retransmits occur. A path fails if it is slower than the spread "
+            "of the others explains, or below the floor that a hardware profile can set; the lab's profile sets none. "
+            "BBR is the congestion control of the hosts."
         )
         shown("Measure the network", about, ["probe", "tcp", "--duration", "1"])
         add("probe tcp", "every path was measured")
@@ -158,7 +161,8 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         about = (
             "A small transformer, one process on each host. A line of output is HOST | [LOCAL RANK] TEXT. Rank 0 "
             "prints the loss, and at the end all figures as one JSON object (docs/workloads.md), shortened here. The "
-            "model learns a made-up series of vectors: a falling loss is what matters."
+            "model learns a made-up series of vectors: the loss must end far below the first one, and may rise in "
+            "between."
         )
         add("launch", training_result(shown("Train on all hosts", about, LAUNCH), hosts))
     finally:

@@ -167,7 +167,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     rounds = rounds[: amount.rounds]
     count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
     tests = f"{amount.repetitions} x {_seconds(options)} s each way"
-    cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} together"
+    cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} in all"
     note(f"tcp: pairs {mode}: {counted(count, 'pair')}, {tests}; {cost}{given_up(options)}")
     pace = Pace(_NAME, len(rounds), note, whole_s)
 

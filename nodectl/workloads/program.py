@@ -342,7 +342,9 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
     training.curve.append((round(sum(clock.durations_s), 3), loss))
     every = training.settings.log_every
     median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
-    speed = "warming up" if median_ms is None else f"median step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
+    speed = (
+        "not timed yet" if median_ms is None else f"median step {median_ms:.1f} ms, mean {samples_per_s:.1f} samples/s"
+    )
     _tell(training.group, f"{_place(training)} loss {loss:.6f} {speed}")
 
 

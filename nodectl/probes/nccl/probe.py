@@ -309,7 +309,7 @@ PROBE = Probe(
         identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
         places=("interfaces", "rail"),
         shown=_shown,
-        caption="busbw is the bus bandwidth of nccl-tests: the rate of each link, independent of the number of ranks",
+        caption="VALUE is the bus bandwidth (busbw) of nccl-tests: the rate of each link, however many ranks there are",
     ),
     usual=USUAL,
     least=Amount(repetitions=1, duration_s=0.01),
