@@ -126,13 +126,14 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
     programs, temporary = tmp_path / "bin", tmp_path / "tmp"
     programs.mkdir()
     temporary.mkdir()
-    (programs / "cc").write_text("#!/bin/sh\nexec sleep 60\n")
+    # by then the folder is one that somebody removes: it is made a moment before
+    (programs / "cc").write_text(f"#!/bin/sh\n: > {tmp_path}/begun\nexec sleep 60\n")
     (programs / "cc").chmod(0o755)
     env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
     argv = [sys.executable, "-B", *PROGRAM, "measure", "--method=cc", *QUICK]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=env, start_new_session=True) as process:
         until = time.monotonic() + 30
-        while not list(temporary.glob("nodectl-memory-*")) and time.monotonic() < until:
+        while not (tmp_path / "begun").exists() and time.monotonic() < until:
             time.sleep(0.02)
         assert list(temporary.glob("nodectl-memory-*"))
         process.send_signal(number)
