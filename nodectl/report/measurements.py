@@ -188,7 +188,7 @@ def _figures(one: Series) -> tuple[str, str]:
     if one.is_alike():
         return middle, "-" if len(one.members) == 1 else "all alike"
     values = [member.value for member in one.members]
-    spread = f" ({100 * (max(values) - min(values)) / one.median:.0f} % of the median apart)" if one.median else ""
+    spread = f" ({100 * (max(values) - min(values)) / one.median:.0f} % apart)" if one.median else ""
     low, high = one.unit.short(min(values)), one.unit.short(max(values))
     unit = f" {high.partition(' ')[2]}"
     return middle, f"{low.removesuffix(unit)} to {high}{spread}"
