@@ -26,7 +26,7 @@ RULES = frozenset({
     "preferredauthentications", "pubkeyauthentication",
 })  # fmt: skip
 OBEYED = RULES | _FIELDS
-# paramiko has its own: a system's lists are passed over, those of an inventory or of the operator's file are refused
+# paramiko negotiates its own: lists of /etc/ssh/ssh_config are ignored, those of an inventory or the operator refused
 ALGORITHMS = frozenset({
     "ciphers", "hostkeyalgorithms", "kexalgorithms", "macs", "pubkeyacceptedalgorithms", "pubkeyacceptedkeytypes",
     "requiredrsasize",

@@ -43,7 +43,7 @@ def message_words() -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for message in kernel_messages().values() for word in message.words))
 
 
-@lru_cache(maxsize=4096)  # a log repeats itself
+@lru_cache(maxsize=1024)  # a log repeats itself
 def message_of(text: str) -> tuple[KernelMessage, str | None] | None:
     """Return the first entry that a message's text matches, and the part that it names."""
     for message in kernel_messages().values():
