@@ -154,11 +154,15 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
 def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
     """Return them without the lost ones: those that any command calls lost, or nvidia-smi's own status."""
     by_index = {gpu.index: gpu.bus_id for gpu in gpus.devices}
-    named = [*gpus.lost, *(gpu.bus_id or gpu.label for gpu in gpus.devices if _is_lost(gpu))]
-    for key in (REPORT.key, _TABLE.key, _LIST):
-        named += _named_as_lost(recording, key)
+    named = [*(gpu.bus_id or gpu.label for gpu in gpus.devices if _is_lost(gpu))]
     if gpus.source != _TABLE.key and (table := _table(recording)):
         named += [gpu.bus_id or by_index.get(gpu.index) or gpu.label for gpu in map(_row, table.gpus) if _is_lost(gpu)]
+    # a line without an address may mean a GPU that another command names by its address
+    nameless: tuple[str, ...] = ()
+    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key, _LIST))):
+        named += [place for place in told if bus_id(place)]
+        nameless = max(nameless, tuple(place for place in told if not bus_id(place)), key=len)
+    named += nameless[len(set(named)) :]
     if not named and any(_status(recording, key) == _LOST for key in (REPORT.key, _TABLE.key)):
         named = [f"one that nvidia-smi does not name, which ended with {_LOST}"]
     lost = tuple(dict.fromkeys(named))
@@ -244,7 +248,7 @@ def _from_report(recording: Recording) -> Gpus:
     indexes = _indexes(recording)
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
-    devices = tuple(_gpu(number, status, indexes) for number, status in enumerate(whole))
+    devices = _with_resets(tuple(_gpu(number, status, indexes) for number, status in enumerate(whole)))
     gpus = Gpus(
         len(devices),
         devices,
@@ -264,8 +268,17 @@ _all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
 
 
 def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    gpu = Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
-    return replace(gpu, reset_required=True) if any(map(needs_reset, gpu.unavailable.values())) else gpu
+    return Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
+
+
+def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Return the GPUs with those that need a reset: older drivers say so only in place of the values."""
+    needs = [any(map(needs_reset, gpu.unavailable.values())) for gpu in devices]
+    if not any(needs):
+        return devices
+    return tuple(
+        replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in zip(devices, needs, strict=True)
+    )
 
 
 def _indexes(recording: Recording) -> dict[str, int]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodectl.errors import ProfileError
 from nodectl.model.recording import Recording
 from nodectl.profiles.gpus import capability_of, composed, model_of, products, products_of
 from nodectl.recordings.folder import RecordedFleet, bundled, open_recording, read_host
@@ -20,6 +21,7 @@ _HOST = "node01"
 # the stack of the bundled recordings has NVIDIA's open kernel modules: for this compute capability and later
 _OPEN_FROM = 7.5
 _MIB_A_GB, _KEPT_BY_THE_CARD_MIB = 1024, 12
+_MOST_GPUS = 64
 # GB/s of a link, as the driver prints it, by NVLink generation
 _LINK_GB_S = {"Pascal": "19.531", "Volta": "25.781", "Turing": "25.781", "Ampere": "26.562", "Hopper": "26.562"}
 
@@ -111,7 +113,7 @@ def fleet_of(text: str, folder: Path) -> RecordedFleet:
 
 
 def host_of(text: str) -> Recording:
-    """Return a host with the GPUs of a short form; ProfileError if it is none."""
+    """Return a host with the GPUs of a short form; ProfileError if it is none, or of more than 64 GPUs."""
     return recording(_box(text))
 
 
@@ -119,6 +121,8 @@ def _box(text: str) -> Box:
     """Return the box of a short form: modules with NVLink joined by switches, all other cards without links."""
     groups = composed(text).groups
     cards = tuple(_card(group.model, group.memory_gb) for group in groups for _ in range(group.gpus or 1))
+    if len(cards) > _MOST_GPUS:
+        raise ProfileError(f"hardware {text!r}: the lab composes hosts of at most {_MOST_GPUS} GPUs")
     model = model_of(groups[0].model) if len(groups) == 1 else None
     switched = len(cards) > 1 and model is not None and model.nvlink is not None and not model.bridge
     word = f"NV{model.nvlink[1]}" if switched and model is not None and model.nvlink is not None else "SYS"

@@ -661,12 +661,25 @@ nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device) {
     return lab_set(device, "MemoryLockedClocks", 2, (long long[]){0, 0});
 }
 
+/* Whether the clock lies between the lowest and the highest supported one. */
+static int spans(nvmlDevice_t device, const char *key, unsigned mhz) {
+    unsigned clocks[16], count = 16, low = mhz + 1, high = 0;
+    if (list(device, key, &count, clocks) == NVML_SUCCESS)
+        for (unsigned number = 0; number < count; number++) {
+            low = clocks[number] < low ? clocks[number] : low;
+            high = clocks[number] > high ? clocks[number] : high;
+        }
+    return low <= mhz && mhz <= high;
+}
+
 static nvmlReturn_t set_clocks(nvmlDevice_t device, unsigned memory_mhz, unsigned graphics_mhz) {
     nvmlReturn_t result = lab_set(device, "ApplicationsClock.2", 1, (long long[]){memory_mhz});
     return result == NVML_SUCCESS ? lab_set(device, "ApplicationsClock.0", 1, (long long[]){graphics_mhz}) : result;
 }
 
 nvmlReturn_t nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, unsigned memory_mhz, unsigned graphics_mhz) {
+    if (!spans(device, "SupportedMemoryClocks", memory_mhz) || !spans(device, "SupportedGraphicsClocks", graphics_mhz))
+        return NVML_ERROR_INVALID_ARGUMENT;
     return set_clocks(device, memory_mhz, graphics_mhz);
 }
 

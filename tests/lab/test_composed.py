@@ -51,3 +51,5 @@ def test_a_composed_host_has_the_real_nvidia_smi_and_a_state_of_its_own(tmp_path
 def test_what_no_catalogue_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="no GPU is called"):
         fleet_of("4 x nosuch", tmp_path)
+    with pytest.raises(ProfileError, match="at most 64 GPUs"):
+        fleet_of("65 x t4", tmp_path)

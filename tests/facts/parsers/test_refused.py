@@ -285,6 +285,7 @@ REFUSED = {
         ("log\nAttached GPUs : 8\n", "no 'GPU <bus id>' follows"),
         (SHORT.replace("Attached GPUs                             : 1", "Attached GPUs : many"), "line 4: .*many"),
         (SHORT.replace("0f:00.0", "0f:0"), "line 5: .*no PCI address"),
+        (SHORT.replace("00000000:0f:00.0", "zzz"), "line 5: .*no PCI address"),
         (SHORT.replace("81920 MiB", "81920 M"), "line 8: .*81920 M.*unit"),
         (SHORT.replace("81920 MiB", "8192O MiB"), "line 8"),
         (SHORT.replace("33 C", ""), "line 11.*missing"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodectl.facts.parsers.nvidia.words import LostGpu, is_noise, lost_gpu, no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
@@ -115,6 +115,7 @@ def _value(name: str, cell: str) -> Value:
 
 SMI_LIST_TOOL = "nvidia-smi-list"
 GPU_ROW = re.compile(r"GPU ([0-9]{1,6}): (.*?) ?\(UUID: ([^()]+)\)\s*")
+_NAMELESS = re.compile(r"Unable to determine the product name for gpu ([0-9]{1,6}): (.*)")
 _MIG_ROW = re.compile(r"MIG (\S+) +Device +([0-9]{1,6}): \(UUID: ([^()]+)\)\s*")
 _STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
 _STARTS_MIG = re.compile(r"MIG +[0-9]+[gc.]")
@@ -131,12 +132,12 @@ class ListedMig:
 
 @dataclass(frozen=True, slots=True)
 class ListedGpu:
-    """A GPU and its slices; none where MIG is off, or on without an instance."""
+    """A GPU and its MIG devices: none if MIG is off, or on without an instance."""
 
     index: int
     name: str | None
     uuid: str | None
-    mig_devices: tuple[ListedMig, ...]
+    mig_devices: tuple[ListedMig, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -151,22 +152,25 @@ class NvidiaSmiList:
 def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
     """Read the output; raise ParseError for a cut row, or if there is none."""
     lines = list(untagged(lines_of(text, SMI_LIST_TOOL)))
-    gpus: list[tuple[int, str, str, list[ListedMig]]] = []
+    gpus: list[ListedGpu] = []
     lost: list[LostGpu] = []
     for line in lines:
         content = line.text.strip()
         if gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
-            gpus.append((*gpu_row(SMI_LIST_TOOL, line, content), []))
+            gpus.append(_gpu(*gpu_row(SMI_LIST_TOOL, line, content)))
+        elif nameless := _NAMELESS.fullmatch(content):
+            gpus.append(ListedGpu(int(nameless[1]), None, None, unavailable={"name": nameless[2]}))
         elif _STARTS_MIG.match(content):
             match = _MIG_ROW.fullmatch(content)
             if match is None or not gpus:
                 raise unreadable(SMI_LIST_TOOL, line, "no whole row of a MIG device below its GPU")
-            gpus[-1][3].append(ListedMig(match[1], match[3], int(match[2])))
+            device = ListedMig(match[1], match[3], int(match[2]))
+            gpus[-1] = replace(gpus[-1], mig_devices=(*gpus[-1].mig_devices, device))
     if not gpus:
         raise no_output(SMI_LIST_TOOL, lines, "'GPU 0: <name> (UUID: …)'")
-    return NvidiaSmiList(tuple(_gpu(*gpu) for gpu in gpus), tuple(lost))
+    return NvidiaSmiList(tuple(gpus), tuple(lost))
 
 
 def gpu_row(tool: str, line: Line, content: str) -> tuple[int, str, str]:
@@ -177,11 +181,11 @@ def gpu_row(tool: str, line: Line, content: str) -> tuple[int, str, str]:
     return int(match[1]), match[2], match[3].strip()
 
 
-def _gpu(index: int, name: str, uuid: str, mig_devices: list[ListedMig]) -> ListedGpu:
+def _gpu(index: int, name: str, uuid: str) -> ListedGpu:
     printed = {"name": name, "uuid": uuid}
     unavailable = {key: value for key, value in printed.items() if refused(value)}
     given = {key: None if key in unavailable or not value else value for key, value in printed.items()}
-    return ListedGpu(index, given["name"], given["uuid"], tuple(mig_devices), unavailable)
+    return ListedGpu(index, given["name"], given["uuid"], unavailable=unavailable)
 
 
 # Reads `nvidia-smi --version`.

@@ -15,14 +15,14 @@ _HEAD = re.compile(
     r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>\S+))?\s*\|"
 )
 _GPU = re.compile(
-    r"\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|ERR!|WDDM|TCC|MCDM)\s+\|"
-    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A|ERR!)\s+(?:On|Off|N/A|ERR!)\s+\|\s+(?P<ecc>\S+)\s+\|"
+    r"\|\s+(?P<index>\d{1,4})\s+(?:(?P<name>\S.*?)\s+)??(?P<persistence>On|Off|N/A|ERR!|WDDM|TCC|MCDM)\s+\|"
+    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A|ERR!)\s*(?:On|Off|N/A|ERR!)\s+\|\s+(?P<ecc>\S+)\s+\|"
 )
 _USE = re.compile(
     r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A|ERR!)"
     r"\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
     r"\s+(?:(?P<used>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)\s*/\s*(?P<total>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)"
-    r"|Not Supported|N/A|ERR!)\s+\|"
+    r"|(?P<memory>[A-Z][^|/]*?|N/A))\s+\|"
     r"\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
 )
 _PROCESS = re.compile(
@@ -53,15 +53,14 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class TableGpu:
-    """One GPU of the table; names are cut there as the table cuts them. None for what is N/A, Not Supported or ERR!.
+    """One GPU of the table. A value is None if the table has N/A, Not Supported or an error for it; a name can be cut.
 
-    `unavailable` has what is ERR!: NVIDIA's word for a value that could not be read, as of a GPU that is sick;
-    and numbers that nvidia-smi shortens, as `14377...`.
-    A GPU whose memory is the machine's (DGX Spark, Jetson) has no figures of memory, and Jetson's no address on PCI.
+    `unavailable` holds the error: `ERR!`, `GPU is lost` in place of the memory, or a shortened number as `14377...`.
+    A GPU that shares the machine's memory (DGX Spark, Jetson) has no memory figures, and Jetson's has no PCI address.
     """
 
     index: int
-    name: str
+    name: str | None
     bus_id: str | None
     persistence: bool | None
     ecc_uncorrected: int | None
@@ -140,9 +139,12 @@ def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
 
 def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
     printed = {**first.groupdict(""), **second.groupdict("")}
+    unavailable = {_FIELDS[key]: word for key, word in printed.items() if key in _FIELDS and _UNREAD.fullmatch(word)}
+    if printed["memory"] not in ("", "N/A", "Not Supported"):
+        unavailable["memory_used_mib"] = unavailable["memory_total_mib"] = printed["memory"]
     return TableGpu(
         index=int(first["index"]),
-        name=first["name"],
+        name=None if first["name"] == _ERROR else first["name"],
         bus_id=None if first["bus"] in ("N/A", _ERROR) else bus_id(first["bus"]) or first["bus"],
         persistence={"On": True, "Off": False}.get(first["persistence"]),
         ecc_uncorrected=_whole(first["ecc"]),
@@ -153,7 +155,7 @@ def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
         memory_used_mib=_whole(second["used"] or ""),
         memory_total_mib=_whole(second["total"] or ""),
         utilization_percent=_whole(second["busy"]),
-        unavailable={_FIELDS[key]: word for key, word in printed.items() if key in _FIELDS and _UNREAD.fullmatch(word)},
+        unavailable=unavailable,
     )
 
 

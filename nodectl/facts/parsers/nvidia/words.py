@@ -22,7 +22,7 @@ _REFUSED = re.compile(
 )
 _NEEDS_RESET = re.compile("requires re(?:set|start)|reset required", re.IGNORECASE)
 _LOST = re.compile(
-    r"Unable to determine the device handle for (?:the )?GPU ?[0-9]*(?P<rest>.*)"
+    r"Unable to determine the (?:device handle for (?:the )?GPU ?[0-9]*|product name for gpu [0-9]+: GPU is lost)"
     r"|(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): GPU is lost.*",
     re.IGNORECASE,
 )
@@ -75,7 +75,7 @@ def lost_gpu(text: str) -> LostGpu | None:
     if match["bus"]:
         return LostGpu(bus_id(match["bus"]), text.strip())
     # "GPU3: 0000:5F:00.0: …", "GPU 0000:01:00.0: …" and "GPU0000:25:00.0: …" are all printed
-    address = _ADDRESS.search(text, match.start() + len("Unable to determine the device handle for GPU"))
+    address = _ADDRESS.search(text, match.start())
     return LostGpu(bus_id(address[0]) if address else None, text.strip())
 
 

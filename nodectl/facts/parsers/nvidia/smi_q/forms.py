@@ -45,7 +45,7 @@ class Log:
     warnings: list[str] = field(default_factory=list)
 
 
-_GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
+_GPU = re.compile(r"GPU +(\S+)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
 _HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached v?GPUs +:|=+NVSMI LOG=)")
 # a last line that is one of these is no cut line
