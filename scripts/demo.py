@@ -126,7 +126,10 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         shown("Provision the hosts", about, ["provision", "--yes"])
         add("provision", "PyTorch and the settings are on every host")
 
-        about = "Each task compares the host with what it would write. The four warnings are those of the first run."
+        about = (
+            "Each task looks at the host again, so this run takes about as long as the first. The four warnings are "
+            "those of the first run."
+        )
         require_no_change(shown("Provision again: nothing changes", about, ["provision", "--yes"]))
         add("provision", "the second run changed nothing")
 
@@ -143,17 +146,19 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
 
         about = (
             "iperf3 measures both directions of every pair of hosts, three times for 1 s; pairs without a common host "
-            "run at once. SPREAD is (highest - lowest) / median of a path's three rates. All hosts share this "
-            "machine's processors, so rates vary and retransmits occur. A path fails if it is slower than the spread "
-            "of the others explains, or below the floor that a hardware profile can set; the lab's profile sets none. "
-            "BBR is the congestion control of the hosts."
+            "run at once. The second table lists the three slowest paths; SPREAD is (highest - lowest) / median of a "
+            "path's three rates. All hosts share this machine's processors, so a SPREAD up to 100 % and retransmits "
+            "are normal here. A path fails if it is far below the median of all paths and their spread does not "
+            "explain it, or if it is below the floor of a hardware profile; the lab's profile has no floor. bbr is "
+            "this machine's congestion control."
         )
         shown("Measure the network", about, ["probe", "tcp", "--duration", "1"])
         add("probe tcp", "every path was measured")
 
         about = (
             "NCCL needs GPUs; on these hosts gloo, PyTorch's library for CPUs, runs the same collectives over the "
-            "network. All hosts share this machine's processors, so a SPREAD of 100 % and more is normal here."
+            "network. Its algorithms differ from one collective to the next, and so do the rates. All hosts share "
+            "this machine's processors, so a SPREAD of 100 % and more is normal here."
         )
         shown("Measure collectives", about, ["probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3"])
         add("probe nccl", "every collective was measured, with gloo")
@@ -162,7 +167,7 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
             "A small transformer, one process on each host. A line of output is HOST | [LOCAL RANK] TEXT. Rank 0 "
             "prints the loss, and at the end all figures as one JSON object (docs/workloads.md), shortened here. The "
             "model learns a made-up series of vectors: the loss must end far below the first one, and may rise in "
-            "between."
+            "between. The first steps warm up and are not timed."
         )
         add("launch", training_result(shown("Train on all hosts", about, LAUNCH), hosts))
     finally:
