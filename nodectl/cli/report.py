@@ -1,10 +1,12 @@
-"""`nodectl report`: Write what is known of the fleet as one HTML file to look at."""
+"""`nodectl report`: Write what is known of the fleet as an HTML file, or as Markdown to paste."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -17,11 +19,15 @@ from nodectl.cli.app import App
 from nodectl.cli.jobs import read_listing
 from nodectl.cli.measuring import health_of
 from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
-from nodectl.cli.terminal import writing
+from nodectl.cli.terminal import note, writing
 from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.units import format_size
-from nodectl.errors import InventoryError, UsageError
+from nodectl.errors import InventoryError, ParseError, UsageError
+from nodectl.facts.base import AbsentError, UnknownError
+from nodectl.facts.catalogue import commands_for, read_facts, words_of
+from nodectl.facts.gpus import GPUS_FACT, Gpu, Gpus
+from nodectl.facts.processors import CPU_FACT, Cpu
 from nodectl.health.fleet import Health
 from nodectl.ledger.accept.store import latest
 from nodectl.ledger.history.database import iso
@@ -30,11 +36,15 @@ from nodectl.model.acceptance import Acceptance
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
+from nodectl.model.recording import Recording
 from nodectl.model.topology import Fabric, GpuNic, NodeGpu, NodeNic, NodeTopology
 from nodectl.model.verdict import Verdict
 from nodectl.probes.registry import kind_of
-from nodectl.recordings.source import Source
+from nodectl.recordings.folder import open_recording
+from nodectl.recordings.save import save
+from nodectl.recordings.source import Source, replay_source
 from nodectl.report.jobs import job_document
+from nodectl.report.markdown import SUBJECTS, markdown
 from nodectl.report.page.content import (
     Benched,
     Content,
@@ -49,6 +59,7 @@ from nodectl.report.page.content import (
     Wired,
 )
 from nodectl.report.page.page import report_html
+from nodectl.report.series import Series, fleet_series
 from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.look import look
@@ -255,12 +266,17 @@ _READERS: Mapping[str, _Reader] = {
 
 @option_group
 class _Options:
-    out: Path = option(
+    out: Path | None = option(
         "-o --out",
-        "File into which the report is written.",
+        "File into which the report is written. HTML: nodectl-report.html if not given; Markdown: standard output.",
         type=FILE,
-        default=Path("nodectl-report.html"),
         metavar="FILE",
+    )
+    form: str = option(
+        "--format",
+        "html, or markdown: a short summary without names, addresses and serial numbers, for a forum or an issue.",
+        type=click.Choice(["html", "markdown"]),
+        default="html",
     )
     saved: tuple[Path, ...] = option(
         "--from",
@@ -278,23 +294,100 @@ class _Options:
 @takes(_Options)
 @click.pass_obj
 def report(app: App, asked: _Options) -> None:
-    """Write what is known of the fleet as one HTML file, which opens without a network.
+    """Write what is known of the fleet as one HTML file, which opens without a network, or as Markdown to paste.
 
     It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and medians of the history,
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
+    if asked.form == "markdown":
+        _paste(app, asked.out)
+        return
     # files first: a typo asks no host
     content = with_files(Content("", time.strftime("%Y-%m-%d %H:%M:%S %z"), __version__, kind_of), asked.saved)
     content = _with_hosts(app, content) if asked.hosts else content
     content = _with_history(app, content, needed=not asked.saved)
     content = replace(content, title=_heading(app))
-    with writing(asked.out, "--out"):
-        replace_file(asked.out, report_html(content), mode=0o644)
-    app.show(
-        "report",
-        {"file": str(asked.out), "bytes": asked.out.stat().st_size},
-        f"{asked.out} ({asked.out.stat().st_size / 1e6:.1f} MB)",
-    )
+    _write(app, asked.out or Path("nodectl-report.html"), report_html(content))
+
+
+def _write(app: App, file: Path, text: str) -> None:
+    with writing(file, "--out"):
+        replace_file(file, text, mode=0o644)
+    size = file.stat().st_size
+    app.show("report", {"file": str(file), "bytes": size}, f"{file} ({size / 1e6:.1f} MB)")
+
+
+def _paste(app: App, file: Path | None) -> None:
+    """Write or print the summary of masked recordings: what is judged and shown never held a name."""
+    with tempfile.TemporaryDirectory() as scratch:
+        saved = save(app.source, Path(scratch), app.profile_dirs, mask=True)
+        for host, reason in saved.failed.items():
+            note(f"{host}: {reason}")
+        if not saved.folders:
+            raise InventoryError("no host was reached", "look with `nodectl doctor`")
+        source = replay_source(open_recording(scratch), None)
+        findings = health_of(app, source, {}).findings
+        facts = {
+            host.name: _words(answer)
+            for host, answer in source.recordings(commands_for)
+            if isinstance(answer, Recording)
+        }
+    recorded = f" from the recording {app.source.recorded}" if app.source.recorded else ""
+    made = f"Made {time.strftime('%Y-%m-%d')} by nodectl {__version__}{recorded}"
+    text = markdown(made, facts, findings, _figures(app))
+    if file is None:
+        app.show("report", {"markdown": text}, text)
+    else:
+        _write(app, file, f"{text}\n")
+    note("Masking is a help, not a guarantee: read the text before you publish it.")
+
+
+def _words(recording: Recording) -> dict[str, str]:
+    facts = read_facts(recording)
+    words = {subject: words_of(subject, facts[subject]) for subject in SUBJECTS if subject in facts}
+    with suppress(AbsentError, UnknownError, ParseError):
+        words["gpus"] = _gpu_words(GPUS_FACT.read(recording))
+    with suppress(AbsentError, UnknownError, ParseError):
+        words["cpu"] = _cpu_words(CPU_FACT.read(recording), words["cpu"])
+    return words
+
+
+def _gpu_words(gpus: Gpus) -> str:
+    """Return the GPUs with memory, PCIe link, power limit and modes; equal ones share a part."""
+    kinds = Counter(map(_gpu, gpus.devices))
+    shown = [f"{number} x {kind}" for kind, number in kinds.items()] or ["none"]
+    lost = [f"{len(gpus.lost)} lost"] * bool(gpus.lost)
+    return "; ".join([*shown, *lost, f"driver {gpus.driver_version}", f"CUDA up to {gpus.cuda_version}"])
+
+
+def _gpu(gpu: Gpu) -> str:
+    width, widest = gpu.pcie_width_current, gpu.pcie_width_max
+    link = f"PCIe gen {gpu.pcie_gen_max} x{width}" if width else ""
+    if width and widest and width < widest:
+        link += f" of x{widest}"
+    modes = (("ECC", gpu.ecc_mode_current), ("MIG", gpu.mig_mode), ("persistence", gpu.persistence_mode))
+    parts = [
+        str(gpu.name),
+        f"{gpu.memory_total_mib / 1024:.0f} GiB" if gpu.memory_total_mib else "",
+        link,
+        f"{gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
+        *(f"{name} {'on' if mode else 'off'}" for name, mode in modes if mode is not None),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _cpu_words(cpu: Cpu, words: str) -> str:
+    """Return the processors' words, and whether the host is a virtual machine."""
+    return f"{words}; virtual machine ({cpu.hypervisor})" if cpu.hypervisor else f"{words}; no virtual machine"
+
+
+def _figures(app: App) -> list[Series]:
+    """Return the latest figures of each probe; none of a recording."""
+    if app.replay is not None:
+        return []
+    with app.history() as history:
+        runs = latest_runs(history, Nature.MEASURED)
+    return fleet_series([measurement for run in runs for measurement in run.measurements], kind_of)
 
 
 def _heading(app: App) -> str:

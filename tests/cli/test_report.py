@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from nodectl.errors import UsageError
 from nodectl.ledger.history.store import History
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
+from nodectl.recordings.folder import bundled
 from nodectl.report.page.content import Content, Nature
 from nodectl.trials import store
 from tests.conftest import Cli
@@ -54,6 +57,24 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     page = again.read_text(encoding="utf-8")
     assert f"<title>Fleet report: {tmp_path.name}/&lt;b&gt;.ini</title>" in page
     assert "8 x NVIDIA A100-SXM4-80GB, 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
+
+
+def test_markdown_is_short_masked_and_names_the_faults(nodectl: Cli, tmp_path: Path) -> None:
+    """Hosts of three kinds, whose names, user and serial numbers are in no line."""
+    for name, recording in (("alice-gpu7.corp.example", "h100-8"), ("bob-rig", "rtx4090-3"), ("old-dgx", "dgx-a100")):
+        shutil.copytree(bundled()[recording] / "node01", tmp_path / "fleet" / name)
+    sick = tmp_path / "fleet" / "alice-gpu7.corp.example" / "nvidia-smi-q.out"
+    sick.write_text(sick.read_text().replace("Pending                                        : No", "Pending : Yes", 1))
+    done = nodectl("--replay", str(tmp_path / "fleet"), "report", "--format", "markdown")
+    lines = done.stdout.splitlines()
+    assert len(lines) < 60 and not {"alice", "bob-rig", "old-dgx", "S512345"} & {*re.findall(r"[\w-]+", done.stdout)}
+    assert "3 x NVIDIA GeForce RTX 4090" in done.stdout and "ECC on, MIG off" in done.stdout
+    faults = [line for line in lines if line.startswith("| failed | host01 | gpu_remap")]
+    assert faults and "what to do" in done.stdout.lower()
+    assert "read the text before you publish it" in done.stderr
+    file = tmp_path / "post.md"
+    nodectl("--replay", "h100-8", "report", "--format", "markdown", "-o", str(file))
+    assert file.read_text().startswith("### host01\n")
 
 
 @pytest.mark.parametrize(
