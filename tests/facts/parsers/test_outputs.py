@@ -62,7 +62,7 @@ BEFORE_EACH_LINE: dict[str, Callable[[str], str]] = {
     "twice": lambda text: each_line("gpu-071: ")(each_line("[1,3]<stdout>:")(text)),
 }
 # lines of these are kept as printed, or begin with what looks like another's prefix
-NOT_WRAPPED = ("dmesg-", "ibdev2netdev-verbose", "perftest-err.", "perftest-ib_write_lat.all", "torchrun-log-killed")
+NOT_WRAPPED = ("dmesg-", "ibdev2netdev-verbose", "perftest-err.", "perftest-ib_write_lat.all")
 TABS_IN_VALUES = "perftest-err.link-cut-midrun"
 
 
