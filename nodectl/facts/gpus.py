@@ -42,7 +42,6 @@ _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
 GPUS_COMMANDS = (REPORT, _TABLE)
-_LIST = "nvidia-smi-list"
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
@@ -100,7 +99,6 @@ def _read_gpus(recording: Recording) -> Gpus:
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
-        (_LIST, _from_list),
     )
     reasons: list[Exception] = []
     crash = _crash(recording)
@@ -134,13 +132,12 @@ def _crash(recording: Recording) -> str:
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
+    table = _table(recording) if gpus.source == REPORT.key else None
     counts = {
         "the header of nvidia-smi -q says": _attached(recording),
-        "nvidia-smi's query lists": _rows_of(recording, _TABLE.key),
-        "nvidia-smi -L lists": _rows_of(recording, _LIST),
+        "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table else None,
     }
-    this_source = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
-    others = {name: number for name, number in counts.items() if number is not None and name != this_source}
+    others = {name: number for name, number in counts.items() if number is not None}
     all_of_them = gpus.count + len(gpus.lost)
     # a command that stops at a lost GPU lists those before it
     least = 0 if gpus.lost else gpus.count
@@ -159,7 +156,7 @@ def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
         named += [gpu.bus_id or by_index.get(gpu.index) or gpu.label for gpu in map(_row, table.gpus) if _is_lost(gpu)]
     # a line without an address may mean a GPU that another command names by its address
     nameless: tuple[str, ...] = ()
-    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key, _LIST))):
+    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key))):
         named += [place for place in told if bus_id(place)]
         nameless = max(nameless, tuple(place for place in told if not bus_id(place)), key=len)
     named += nameless[len(set(named)) :]
@@ -216,17 +213,6 @@ def _attached(recording: Recording) -> int | None:
     report = recording.entries.get(REPORT.key)
     match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     return int(match[1] or match[2]) if match else None
-
-
-def _rows_of(recording: Recording, key: str) -> int | None:
-    if key == _TABLE.key:
-        table = _table(recording)
-        return len(table.gpus) + len(table.lost) if table else None
-    try:
-        listed = parsed_as(recording, _LIST)
-    except (AbsentError, UnknownError, ParseError):
-        return None
-    return len(listed.gpus) + len(listed.lost)
 
 
 def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
@@ -327,11 +313,6 @@ def _text(row: CsvRow, column: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _from_list(recording: Recording) -> Gpus:
-    listed = parsed_as(recording, _LIST).gpus
-    return Gpus(len(listed), tuple(Gpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid) for gpu in listed), source=_LIST)
-
-
 def _gpus_words(gpus: Gpus) -> str:
     names = Counter(gpu.name or "?" for gpu in gpus.devices)
     shown = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none"
@@ -412,17 +393,7 @@ def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
 def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
     if counters is None:
         return link
-    # not by replace, which looks at every field: a host has a hundred links
-    return type(counters)(
-        counters.link,
-        link.active,
-        link.speed_gb_s,
-        counters.replay_errors,
-        counters.recovery_errors,
-        counters.crc_errors,
-        counters.errors,
-        link.unavailable,
-    )
+    return replace(counters, active=link.active, speed_gb_s=link.speed_gb_s, unavailable=link.unavailable)
 
 
 def _nvlink_words(nvlink: NvidiaSmiNvlink) -> str:

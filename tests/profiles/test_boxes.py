@@ -71,9 +71,8 @@ def test_each_gpu_of_a_real_report_is_one_of_the_catalogue() -> None:
     unknown, seen = [], 0
     # a report of one section has no names
     whole = [path for path in samples("nvidia-smi-q-") if "-q-d-" not in path.name]
-    for path in [*whole, *samples("nvidia-smi-L-")]:
-        key = "nvidia_smi_list" if "-L-" in path.name else "nvidia_smi_q"
-        gpus = fact("gpus", **{key: path.read_text(errors="replace")})
+    for path in whole:
+        gpus = fact("gpus", nvidia_smi_q=path.read_text(errors="replace"))
         for gpu in gpus.devices if isinstance(gpus, Gpus) else ():
             seen += 1
             if gpu.name is None or not (short_form([gpu.name]) or apart(gpu.name)):

@@ -104,7 +104,7 @@ HUNG = Check(
 
 # keys of commands that tell of a promise begin so
 _OF_GPUS = ("nvidia-smi", "dmesg")
-_OF_RDMA = ("ib-sysfs", "ibstat", "ibv-devinfo", "rdma-link", "show-gids")
+_OF_RDMA = ("ib-sysfs", "ibstat", "ibv-devinfo", "rdma-link")
 _OF_MOUNTS = ("mounts",)
 
 

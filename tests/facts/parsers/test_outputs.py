@@ -62,7 +62,7 @@ BEFORE_EACH_LINE: dict[str, Callable[[str], str]] = {
     "twice": lambda text: each_line("gpu-071: ")(each_line("[1,3]<stdout>:")(text)),
 }
 # lines of these are kept as printed, or begin with what looks like another's prefix
-NOT_WRAPPED = ("dmesg-", "ibdev2netdev-verbose", "perftest-err.", "perftest-ib_write_lat.all")
+NOT_WRAPPED = ("dmesg-", "perftest-err.", "perftest-ib_write_lat.all")
 TABS_IN_VALUES = "perftest-err.link-cut-midrun"
 
 
@@ -114,8 +114,3 @@ def test_two_hosts_in_one_text_are_not_one_output() -> None:
     text = tool_output("ibstat", "two.txt")
     with pytest.raises(ParseError, match="no adapter"):
         PARSERS["ibstat"](each_line("gpu-071: ")(text) + each_line("gpu-072: ")(text))
-
-
-def test_a_fence_ends_a_table() -> None:
-    text = tool_output("compute-apps", "two.txt")
-    assert PARSERS["compute-apps"](f"Here it is:\n```\n{text}```\nthanks, all\n") == PARSERS["compute-apps"](text)

@@ -13,8 +13,8 @@ from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.linux.lspci_acs import parse_lspci_acs
 from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.facts.parsers.rdma.interfaces import parse_rdma_link
-from nodectl.facts.parsers.rdma.ports import parse_ibstat, parse_ibstatus
+from nodectl.facts.parsers.rdma.link import parse_rdma_link
+from nodectl.facts.parsers.rdma.ports import parse_ibstat
 from nodectl.recordings.folder import bundled
 from tests.facts.parsers.tool_outputs import tool_output
 
@@ -28,10 +28,9 @@ NODE = bundled()["dgx-a100"] / "node01"
     ("parse", "text", "head"),
     [
         (parse_ibstat, tool_output("ibstat", "two.txt"), "CA '"),
-        (parse_ibstatus, tool_output("ibstatus", "two.txt"), "Infiniband device"),
         (parse_rdma_link, tool_output("rdma-link", "two.txt"), "link "),
     ],
-    ids=["ibstat", "ibstatus", "rdma"],
+    ids=["ibstat", "rdma"],
 )
 def test_a_block_without_its_name_is_refused(
     parse: Callable[[str], object], text: str, head: str, garbage: str, which: int

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nodectl.facts.parsers.nvidia.smi_query import gpu_row
 from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "nvidia-smi-nvlink"
 _STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
+_GPU_ROW = re.compile(r"GPU ([0-9]{1,6}): (.*?) ?\(UUID: ([^()]+)\)\s*")
 _LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
 # `-info`: what holds for all links of the GPU, as its encryption (NVLE) and its firmware
 _INFO = re.compile(r"([A-Z][\w .()-]{1,60}?) *: *(\S.{0,200})")
@@ -97,8 +97,11 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
         elif gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
-            index, name, uuid = gpu_row(TOOL, line, content)
-            gpu = gpus.setdefault(index, _Gpu(index, name, uuid))
+            match = _GPU_ROW.fullmatch(content)
+            if match is None:
+                raise unreadable(TOOL, line, "no 'GPU <index>: <name> (UUID: …)'")
+            index = int(match[1])
+            gpu = gpus.setdefault(index, _Gpu(index, match[2], match[3].strip()))
         elif _LINK.fullmatch(content):
             raise unreadable(TOOL, line, "a link before any GPU")
         elif _CUT_LINK.fullmatch(content):
