@@ -1,4 +1,4 @@
-"""Reads what perftest's programs (`ib_write_bw`, `ib_send_lat`, …) print, as client or server, and `--out_json`."""
+"""Reads what perftest's programs (`ib_write_bw`, `ib_send_lat`, …) print, as client or server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodectl.common.resources import table
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.labelled import rows_of
-from nodectl.facts.parsers.text import Line, plain, unreadable
+from nodectl.facts.parsers.text import Line, unreadable
 
 TOOL = "perftest"
 _BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w -]{0,60}?)[ _](BW|Latency)[ _]Test\b")
@@ -49,8 +49,6 @@ def parse_perftest(text: str) -> Perftest:
     """Read the output; raise ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
     output = _Output(list(rows_of(text, TOOL)))
     rows = tuple(output.table.rows)
-    if not rows and _is_perftest_json(text := plain(text)):
-        rows = _json_rows(text)
     error = _find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
     if not (rows or error or output.has_begun):
         raise output.no_run()
@@ -264,63 +262,6 @@ def _value(cell: str) -> float | None:
     # perftest 5 printed negative figures for runs too long for its counters
     value = float(cell)
     return value if math.isfinite(value) and value >= 0 else None
-
-
-_STARTS = re.compile(r'\b(?:test_info|results)"?\s*:\s*[{\[]')
-_PAIR = re.compile(
-    r'"?\b(MsgSize|n_iterations|BW_\w+|MsgRate|sl|t_\w+|tps_\w+|percentile_[\d.]+)"?\s*:\s*"?([^",{}\[\]\n]*)'
-)
-_NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf)\s*")
-_NAMES = {
-    "MsgSize": "bytes",
-    "n_iterations": "iterations",
-    "BW_peak": "peak",
-    "BW_average": "average",
-    "MsgRate": "rate",
-    "percentile_99": "99",
-    "percentile_99.9": "99.9",
-    "tps_average": "tps",
-}
-
-
-def _is_perftest_json(text: str) -> bool:
-    """Return whether the text holds such a document."""
-    return _STARTS.search(text) is not None
-
-
-def _json_rows(text: str) -> tuple[Row, ...]:
-    """Return the results; ParseError for one that is cut, and if nothing tells the unit."""
-    rows: list[dict[str, float | None]] = []
-    places = []
-    for match in _PAIR.finditer(text):
-        line = Line(text.count("\n", 0, match.start()) + 1, match[0].strip())
-        value = _NUMBER.fullmatch(match[2])
-        if value is None:
-            raise unreadable(TOOL, line, "no number")
-        if match[1] == "MsgSize":
-            rows.append({})
-            places.append(line)
-        if rows:
-            number = float(value[1])
-            rows[-1].setdefault(_NAMES.get(match[1], match[1]), number if math.isfinite(number) else None)
-    for row, line in zip(rows, places, strict=True):
-        if "iterations" not in row or not row.keys() & {"average", "t_avg"}:
-            raise unreadable(TOOL, line, "the result is cut")
-    return tuple(_row_of(row, _unit_gbit_s(rows)) for row in rows)
-
-
-def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
-    """One unit of throughput in Gbit/s, from the row whose message rate is told most precisely."""
-    best = max(rows, key=lambda row: row.get("rate") or 0.0)
-    average, rate_mpps, size = best.get("average"), best.get("rate"), best["bytes"]
-    if not average:
-        return 1.0
-    if not rate_mpps or not size:
-        raise ParseError(f"{TOOL}: the JSON names no unit, and a message rate of 0 does not tell it")
-    rate_b_s = rate_mpps * 1e6 * size
-    in_gbit, in_mib = rate_b_s * 8 / 1e9, rate_b_s / MIB
-    is_gbit = abs(math.log(average / in_gbit)) < abs(math.log(average / in_mib))
-    return 1.0 if is_gbit else MIB * 8 / 1e9
 
 
 @cache
