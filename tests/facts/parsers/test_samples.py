@@ -156,7 +156,6 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("dmesg", "dmesg-xid-119-gsp-timeout", kinds, {"xid": 5, "driver": 1}),
     ("dmesg", "journalctl-short-iso-1", kinds, {}),
     ("dmesg", "journalctl-short-iso-2", kinds, {"peermem": 14}),
-    ("dmesg", "kmsg-raw-1", kinds, {}),
     ("dmesg", "pstore-dmesg-erst-panic", kinds, {"kernel_bug": 2}),
     # what a program says, systemd-networkd here, is no word of the kernel
     ("dmesg", "syslog-ib-link-flap-6", kinds, {}),
