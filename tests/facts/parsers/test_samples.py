@@ -116,7 +116,7 @@ def xids(found: Any) -> object:
 
 
 def devices(found: Any) -> object:
-    return len(found.bridges), [bridge.address for bridge in found.bridges if bridge.acs_enabled], len(found.links)
+    return len(found.bridges), [bridge.address for bridge in found.bridges if bridge.redirects], len(found.links)
 
 
 def table(found: Any) -> object:
@@ -177,7 +177,7 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
             ("0000:85:00.0", 12028, None, "nonfatal"),
         ],
     ),
-    ("lspci-acs", "lspci-vvv-acs-h100-pex890xx-cx7", devices, (10, ["00:0c.0", "00:0e.0"], 17)),
+    ("lspci-acs", "lspci-vvv-acs-h100-pex890xx-cx7", devices, (8, ["0000:00:0c.0", "0000:00:0e.0"], 17)),
     ("nccl-tests", "nccl-tests-allgather-old", table, (8, 34, 0, 58.2651, True)),
     ("nccl-tests", "nccl-tests-allreduce-2node-ndv4-a100-aks-ipoib", table, (0, 16, 0, 1.38997, True)),
     ("nccl-tests", "nccl-tests-allreduce-2x8-rtxpro-cx8-roce-2.18.3", table, (16, 10, 0, 21.0721, True)),
