@@ -46,7 +46,7 @@ CASES = [
     Case(
         "unit_stopped",
         "ok",
-        {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), None, own_clock=False)},
+        {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), own_clock=False)},
     ),
     Case("unit_stopped", "ok", systemd(docker=replace(OFF, name="docker"))),
     Case("unit_stopped", "unknown", {"units": UNREAD}),

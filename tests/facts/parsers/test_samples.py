@@ -124,13 +124,7 @@ def table(found: Any) -> object:
 
 
 def network(found: Any) -> object:
-    return (
-        found.version,
-        found.network,
-        found.interfaces,
-        found.nics,
-        [(each.host, each.kind) for each in found.warnings],
-    )
+    return found.version, [each.host for each in found.warnings]
 
 
 def job(found: Any) -> object:
@@ -196,15 +190,10 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("nccl-tests", "nccl-tests-oci-2x8h100", table, (16, 5, 0, 464.075, True)),
     ("nccl-tests", "nccl-tests-reduce-old", table, (8, 34, 0, 65.018, True)),
     ("nccl-tests", "nccl-tests-topo-aware-aws", table, (0, 3, 0, 84.0569, True)),
-    ("nccl-log", "nccl-info-gdr-enabled-channel-lines", network, (None, "IB", (), (), [])),
-    ("nccl-log", "nccl-log-2x4090-init", network, ("2.26.5+cuda12.9", "IB", ("bond0",), ("mlx5_bond_0",), [])),
-    ("nccl-log", "nccl-log-ib-completion-error12", network, (None, None, (), (), [("mycl-g2", "ib_completion")])),
-    (
-        "nccl-log",
-        "nccl-log-vendor-err-249-and-81",
-        network,
-        (None, None, (), (), [("gh-3714u15", "ib_completion"), ("H100-2", "ib_completion")]),
-    ),
+    ("nccl-log", "nccl-info-gdr-enabled-channel-lines", network, (None, [])),
+    ("nccl-log", "nccl-log-2x4090-init", network, ("2.26.5+cuda12.9", [])),
+    ("nccl-log", "nccl-log-ib-completion-error12", network, (None, ["mycl-g2"])),
+    ("nccl-log", "nccl-log-vendor-err-249-and-81", network, (None, ["gh-3714u15", "H100-2"])),
     ("ncclras", "ncclras-healthy-while-torch-watchdog-times-out", job, [(None, 256, 0, "OK")]),
     ("ncclras", "ncclras-text-healthy", job, [(None, 4, 0, "OK")]),
     ("ncclras", "ncclras-text-mismatch", job, [("27a079b828ff1a75", 32, 0, "MISMATCH")]),
@@ -212,18 +201,18 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("iperf3", "iperf3-json-end-3.16", rate, (94.1, None)),
     ("iperf3", "iperf3-json-error-warning-prefix", rate, (None, "unable to connect to server: Connection refused")),
     (
-        "nccl-paths",
+        "nccl-log",
         "nccl-info-gdr-enabled-channel-lines",
         paths,
         (("NET/IB/1/GDRDMA",), (NcclNet("IB", 1, None, True),), 2),
     ),
     (
-        "nccl-paths",
+        "nccl-log",
         "nccl-info-net-using-lines",
         paths,
         (("NET/IB/0/GDRDMA",), (NcclNet("IB", 0, "mlx5_0", True),), None),
     ),
-    ("nccl-paths", "nccl-log-2x4090-init", paths, ((), (), None)),
+    ("nccl-log", "nccl-log-2x4090-init", paths, ((), (), None)),
 ]
 OTHERS = [
     ("lspci-acs", "lspci-gb200", "lspci -vvv"),
