@@ -87,7 +87,6 @@ class Gpus:
     lost: tuple[str, ...] = ()
     driver_version: str | None = None
     cuda_version: str | None = None
-    attached: int | None = None
     warnings: tuple[str, ...] = ()
     source: str = "nvidia-smi-query"
     disputed: str = ""
@@ -241,7 +240,6 @@ def _from_report(recording: Recording) -> Gpus:
         tuple(gpu.bus_id or gpu.text for gpu in report.lost),
         driver_version=report.driver_version,
         cuda_version=report.cuda_version,
-        attached=report.attached_gpus,
         warnings=report.warnings,
         source=REPORT.key,
         disputed="its last part is cut" if report.is_cut else "",

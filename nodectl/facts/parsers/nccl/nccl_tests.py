@@ -177,8 +177,7 @@ def _refusal(run: _Run, lines: list[Line]) -> ParseError:
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")
 _SIDE = ("time", "algbw", "busbw")
 _SIDES = ("out-of-place", "in-place")
-_JUDGED = ("#wrong", "wrong", "error")
-_OF_A_SIDE = (*_SIDE, *_JUDGED)
+_OF_A_SIDE = (*_SIDE, "#wrong", "wrong", "error")
 _SPREAD = re.compile(r"i_")  # over iterations, in programs of 2026
 _TIMESTAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -189,13 +188,12 @@ _LONGEST_ROW = 2000
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsSide:
-    """One of the two measurements of a row; `max_error` is what programs before 2022 print instead of `wrong`."""
+    """One of the two measurements of a row; `wrong` is None if the program prints an error instead, as before 2022."""
 
     time_us: float | None
     algbw_gb_s: float | None
     busbw_gb_s: float | None
     wrong: int | None
-    max_error: float | None
     unavailable: Mapping[str, str]
 
 
@@ -250,8 +248,7 @@ def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] 
     _require_trailing(line, trailing, behind)
     head, tail = cells[: len(cells) - sides * len(side)], cells[len(cells) - sides * len(side) :]
     size, count, kind, operation, root = _head(line, head, has_root="root" in (columns or ()))
-    judged = _judged(columns, side, tail)
-    measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side, judged) for i in range(sides)]
+    measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side) for i in range(sides)]
     named = dict(zip(order if len(order) == sides else _SIDES, measured, strict=False))
     return NcclTestsRow(size, count, kind, operation, root, *(named.get(name) for name in _SIDES))
 
@@ -296,20 +293,12 @@ def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str
     return numbers[0], numbers[1], head[2], operation, root
 
 
-def _judged(columns: tuple[str, ...] | None, side: tuple[str, ...], tail: list[str]) -> str:
-    """Return max_error or wrong, as the last column gives one or the other; without a header, by how it looks."""
-    if columns is not None:
-        return "max_error" if "error" in side else "wrong"
-    looks = [word for word in (tail[3], tail[7]) if not _NO_VALUE.fullmatch(word)]
-    return "max_error" if any(not _DIGITS.fullmatch(word) for word in looks) else "wrong"
-
-
-def _side(line: Line, cells: list[str], names: tuple[str, ...], judged: str) -> NcclTestsSide:
-    keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s"}
+def _side(line: Line, cells: list[str], names: tuple[str, ...]) -> NcclTestsSide:
+    keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s", "#wrong": "wrong", "wrong": "wrong"}
     values: dict[str, float | None] = {}
     unavailable: dict[str, str] = {}
     for name, cell in zip(names, cells, strict=True):
-        key = judged if name in _JUDGED else keys.get(name)
+        key = keys.get(name)
         if key is None:
             continue
         value = values[key] = real(cell)
@@ -324,7 +313,6 @@ def _side(line: Line, cells: list[str], names: tuple[str, ...], judged: str) -> 
         time_us=values.get("time_us"),
         algbw_gb_s=values.get("algbw_gb_s"),
         busbw_gb_s=values.get("busbw_gb_s"),
-        wrong=None if wrong is None else int(wrong),
-        max_error=values.get("max_error"),
+        wrong=int(wrong) if wrong is not None and wrong.is_integer() else None,
         unavailable=unavailable,
     )

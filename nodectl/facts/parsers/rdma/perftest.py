@@ -21,10 +21,6 @@ _PROGRAM = re.compile(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
 _WAITS = re.compile(r"Waiting for client (?:rdma_cm QP )?to connect")
 # what `timeout` and a shell leave behind
 _DEADLINE = re.compile(r"exit status: 124\b|^\s*Terminated\b")
-_INFO = re.compile(
-    r"\b(Device|Transport[ _]type|Link[ _]type|Mtu|Number[ _]of[ _]qps|Connection[ _]type|G[iI][dD][ _]index)\"?\s*:"
-    r"\s*\"?([\w./-]+)"
-)
 _VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
 
 
@@ -33,14 +29,6 @@ class Perftest:
     """One run; None for what was not printed. `rows` may be empty if the output was cut or the run failed."""
 
     test: str | None
-    device: str | None
-    transport: str | None
-    link_type: str | None
-    mtu_bytes: int | None
-    qps: int | None
-    connection: str | None
-    gid_index: int | None
-    bidirectional: bool
     rows: tuple[Row, ...]
     error: PerftestError | None
 
@@ -56,14 +44,6 @@ def parse_perftest(text: str) -> Perftest:
     is_twice = len(output.banners) > 1
     return Perftest(
         test=output.test(),
-        device=output.word("device"),
-        transport=output.word("transport type"),
-        link_type=output.word("link type"),
-        mtu_bytes=output.count("mtu"),
-        qps=output.count("number of qps"),
-        connection=output.word("connection type"),
-        gid_index=output.count("gid index"),
-        bidirectional=any("Bidirectional" in banner[2] for banner in output.banners),
         rows=tuple(dict.fromkeys(rows)) if is_twice else rows,
         error=error,
     )
@@ -76,7 +56,6 @@ class _Output:
         self.complaints: list[Line] = []
         self.has_begun = False
         self._lines = lines
-        self._info: dict[str, tuple[Line, str]] = {}
         for line in lines:
             rest = self.table.read(line)
             if rest:
@@ -87,8 +66,6 @@ class _Output:
         if banner:
             self.banners.append(banner)
         self.has_begun = self.has_begun or banner is not None or _WAITS.search(line.text) is not None
-        for name, value in _INFO.findall(line.text):
-            self._info.setdefault(name.replace("_", " ").lower(), (line, value))
         if _is_error(line.text):
             self.complaints.append(line)
 
@@ -98,18 +75,6 @@ class _Output:
             return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
         named = (_PROGRAM.search(line.text) for line in self._lines)
         return next((match[0] for match in named if match), None)
-
-    def word(self, name: str) -> str | None:
-        return self._info[name][1] if name in self._info else None
-
-    def count(self, name: str) -> int | None:
-        if name not in self._info:
-            return None
-        line, value = self._info[name]
-        # before version 4 the MTU is `2048B`, since then `2048[B]`
-        if not re.fullmatch(r"\d{1,9}B?", value):
-            raise unreadable(TOOL, line, f"{name} {value!r} is no number")
-        return int(value.removesuffix("B"))
 
     def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
         """Return the error of a silent run.
@@ -159,12 +124,11 @@ class BwRow:
     peak_gbit_s: float | None
     average_gbit_s: float | None
     message_rate_mpps: float | None
-    service_level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LatRow:
-    """Latency at one size; a run by duration gives the average and the transactions a second only."""
+    """Latency at one size; a run by duration gives the average only."""
 
     size_bytes: int
     iterations: int
@@ -172,14 +136,12 @@ class LatRow:
     max_us: float | None
     typical_us: float | None
     average_us: float | None
-    stdev_us: float | None
     p99_us: float | None
     p999_us: float | None
-    transactions_per_s: float | None = None
 
 
 Row = BwRow | LatRow
-_LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "99", "99.9", "tps")
+_LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "99", "99.9")
 _COUNTS = ("bytes", "sl", "iterations")
 
 
@@ -188,14 +150,13 @@ def _row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
     size, iterations = int(values["bytes"] or 0), int(values["iterations"] or 0)
     if "average" not in values:
         return LatRow(size, iterations, *(values.get(name) for name in _LATENCIES))
-    peak, average, level = values.get("peak"), values["average"], values.get("sl")
+    peak, average = values.get("peak"), values["average"]
     return BwRow(
         size_bytes=size,
         iterations=iterations,
         peak_gbit_s=peak * gbit_s if peak else None,
         average_gbit_s=None if average is None else average * gbit_s,
         message_rate_mpps=values.get("rate"),
-        service_level=None if level is None else int(level),
     )
 
 
