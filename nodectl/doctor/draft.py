@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -208,11 +205,8 @@ def kind_named(name: str) -> Kind:
     return Kind(**table(TEMPLATES / f"{name}.yml"))
 
 
-# An inventory's files in their folder: all of them or none, and over no other file.
-
-
 def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:
-    """Write `files` below the folder, and return where they lie; UsageError, with nothing written, if that fails."""
+    """Write `files` below the folder and return their paths; UsageError if one exists already or cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "name a folder")
     places = {folder / path: text for path, text in files.items()}
@@ -220,52 +214,11 @@ def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[P
     if there and not force:
         raise UsageError(f"{', '.join(there)} is there already", "name another folder, or write over it with --force")
     try:
-        if folder.exists():
-            _into(folder, places)
-        else:
-            _beside(folder, files)
+        for place, text in places.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(place, text, mode=0o644)
     except OSError as error:
         raise UsageError(
             f"{error.filename or folder}: {error.strerror or error}", "name a folder that you may write"
         ) from error
     return list(places)
-
-
-def _into(folder: Path, places: Mapping[Path, str]) -> None:
-    """Into a folder that is there; what was written before a failure is taken away or put back."""
-    before = {place: place.read_bytes() if place.exists() else None for place in places}
-    (folder / "group_vars").mkdir(exist_ok=True)
-    done: list[Path] = []
-    try:
-        for place, text in places.items():
-            replace_file(place, text, mode=0o644)
-            done.append(place)
-    except OSError:
-        for place in done:
-            content = before[place]
-            if content is None:
-                place.unlink()
-            else:
-                replace_file(place, content, mode=0o644)
-        raise
-
-
-def _beside(folder: Path, files: Mapping[Path, str]) -> None:
-    """Write them as a new folder, which is there only when it is whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        for path, text in files.items():
-            (draft / path).parent.mkdir(exist_ok=True)
-            (draft / path).write_text(text, encoding="utf-8")
-        draft.chmod(0o777 & ~_umask())
-        draft.rename(folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

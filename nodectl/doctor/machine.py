@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import date
@@ -111,7 +110,6 @@ def _disturbs(actual: str, expected: str, remedy: str, subject: str) -> Finding:
 # What logs in to the hosts: ssh_config, the agent, private keys, and known_hosts.
 
 _ANYBODY = Host("localhost", "localhost")
-_AGENT_S = 2.0
 _OTHERS = 0o077
 
 
@@ -140,7 +138,6 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
     """Yield a finding for each set of keys that a host would be offered."""
-    yield from _agents(targets)
     seen_ways = set()
     with closing(SshClient()) as client:
         for target, host in targets.items():
@@ -183,34 +180,9 @@ def _no_key(target: Target, unusable: Sequence[str]) -> Finding:
     return here("keys", Status.WARNING, actual, expected=expected, remedy=remedy)
 
 
-def _agents(targets: dict[Target, Host]) -> Iterator[Finding]:
-    """Yield whether the agents that are named answer; who has none needs none."""
-    agents = dict.fromkeys(agent for agent in map(_agent_of, targets) if agent)
-    if not agents:
-        yield here("agent", Status.SKIPPED, "none is named (SSH_AUTH_SOCK)")
-    for agent in agents:
-        why = _silent(agent)
-        if why:
-            remedy = 'unset SSH_AUTH_SOCK, or start one: eval "$(ssh-agent -s)"; ssh-add'
-            yield here("agent", Status.WARNING, f"{agent}: {why}", expected="an agent that answers", remedy=remedy)
-        else:
-            yield here("agent", Status.OK, f"answers at {agent}")
-
-
 def _agent_of(target: Target) -> str:
     named = target.identity_agent
     return os.environ.get("SSH_AUTH_SOCK", "") if named is None else os.path.expandvars(named)
-
-
-def _silent(agent: str) -> str:
-    """Return why nobody listens at the socket."""
-    with socket.socket(socket.AF_UNIX) as ours:
-        ours.settimeout(_AGENT_S)
-        try:
-            ours.connect(agent)
-        except OSError as error:
-            return error.strerror or str(error)
-    return ""
 
 
 def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Finding]:

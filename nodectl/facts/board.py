@@ -18,7 +18,7 @@ from nodectl.facts.base import (
     script,
     text_fact,
 )
-from nodectl.facts.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
+from nodectl.facts.parsers.linux.lspci_acs import PcieBridge, PcieLink, parse_lspci_acs
 from nodectl.model.recording import Command, Recording
 
 _LINE = re.compile(r"(\w+)\s+(.*)")
@@ -154,30 +154,6 @@ _PCIE_COMMANDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PcieBridge:
-    """A bridge with access control; `redirects`: it sends traffic between devices through the root complex."""
-
-    address: str
-    name: str
-    redirects: bool
-    flags: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PcieLink:
-    """How the link of one device or port was trained, and the best that it could; the longest read that it asks for."""
-
-    address: str
-    kind: str
-    name: str
-    speed_gt_s: float | None
-    speed_max_gt_s: float | None
-    width: int | None
-    width_max: int | None
-    max_read_bytes: int | None = None
-
-
 # as lspci calls GPUs with and without an output
 _DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller", "Processing accelerators")
 
@@ -223,7 +199,7 @@ def _read_pcie(recording: Recording) -> Pcie:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
     if not text.endswith("\n\n"):  # as each of its devices does
         raise ParseError("lspci's output is cut: no blank line ends its last device")
-    listed = {address.lower() for address in lspci.devices}
+    listed = set(lspci.devices)
     for cut, other, untold in (
         ("lspci", "sysfs", parents.keys() - listed),
         ("sysfs", "lspci", listed - parents.keys()),
@@ -232,30 +208,12 @@ def _read_pcie(recording: Recording) -> Pcie:
             raise ParseError(
                 f"the list of {cut} is cut: it lacks {counted(len(untold), 'device')} of {other}, {min(untold)} first"
             )
-    bridges = [
-        PcieBridge(bridge.bus_id.lower(), bridge.name, bridge.acs_enabled, bridge.flags)
-        for bridge in lspci.bridges
-        if bridge.acs_enabled is not None
-    ]
     return Pcie(
-        tuple(bridges),
-        tuple(map(_link, lspci.links)),
+        lspci.bridges,
+        lspci.links,
         {address: bridge for address, bridge in parents.items() if bridge},
         _virtual(recording),
-        gone=tuple(map(_link, lspci.gone)),
-    )
-
-
-def _link(link: PciLink) -> PcieLink:
-    return PcieLink(
-        link.bus_id.lower(),
-        link.kind,
-        link.name,
-        link.speed_gt_s,
-        link.speed_max_gt_s,
-        link.width,
-        link.width_max,
-        link.max_read_bytes,
+        gone=lspci.gone,
     )
 
 

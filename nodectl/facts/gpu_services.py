@@ -167,7 +167,6 @@ class FabricManager:
 
     version: str
     unit_state: str | None = None
-    unit_enabled: str | None = None
 
 
 def _read_fabric_manager(recording: Recording) -> FabricManager:
@@ -177,7 +176,7 @@ def _read_fabric_manager(recording: Recording) -> FabricManager:
         raise ParseError(f"nv-fabricmanager: {text[:200]!r} names no version")
     systemd = read_fact(UNITS_FACT, recording)
     unit = systemd.units.get("nvidia-fabricmanager") if isinstance(systemd, Units) else None
-    return FabricManager(version[1], unit.active if unit else None, unit.enabled if unit else None)
+    return FabricManager(version[1], unit.active if unit else None)
 
 
 FABRIC_MANAGER_FACT = Fact(
@@ -196,7 +195,7 @@ def _read_fabric_manager_log(recording: Recording) -> FabricManagerLog:
     text = output(recording, _FABRIC_MANAGER_LOG_COMMAND.key, "fabric manager has no log there")
     # right after a boot there is nothing to read, and nothing to tell
     has_lines = any(line.strip() and not line.startswith("-- ") for line in text.splitlines())
-    return parse(parse_fabricmanager_log, text) if has_lines else FabricManagerLog((), None, None, 0)
+    return parse(parse_fabricmanager_log, text) if has_lines else FabricManagerLog((), 0)
 
 
 FABRIC_MANAGER_LOG_FACT = Fact(

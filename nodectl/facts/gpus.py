@@ -42,7 +42,6 @@ _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
 GPUS_COMMANDS = (REPORT, _TABLE)
-_LIST = "nvidia-smi-list"
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
@@ -88,7 +87,6 @@ class Gpus:
     lost: tuple[str, ...] = ()
     driver_version: str | None = None
     cuda_version: str | None = None
-    attached: int | None = None
     warnings: tuple[str, ...] = ()
     source: str = "nvidia-smi-query"
     disputed: str = ""
@@ -100,7 +98,6 @@ def _read_gpus(recording: Recording) -> Gpus:
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
-        (_LIST, _from_list),
     )
     reasons: list[Exception] = []
     crash = _crash(recording)
@@ -134,13 +131,12 @@ def _crash(recording: Recording) -> str:
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
+    table = _table(recording) if gpus.source == REPORT.key else None
     counts = {
         "the header of nvidia-smi -q says": _attached(recording),
-        "nvidia-smi's query lists": _rows_of(recording, _TABLE.key),
-        "nvidia-smi -L lists": _rows_of(recording, _LIST),
+        "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table else None,
     }
-    this_source = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
-    others = {name: number for name, number in counts.items() if number is not None and name != this_source}
+    others = {name: number for name, number in counts.items() if number is not None}
     all_of_them = gpus.count + len(gpus.lost)
     # a command that stops at a lost GPU lists those before it
     least = 0 if gpus.lost else gpus.count
@@ -159,7 +155,7 @@ def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
         named += [gpu.bus_id or by_index.get(gpu.index) or gpu.label for gpu in map(_row, table.gpus) if _is_lost(gpu)]
     # a line without an address may mean a GPU that another command names by its address
     nameless: tuple[str, ...] = ()
-    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key, _LIST))):
+    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key))):
         named += [place for place in told if bus_id(place)]
         nameless = max(nameless, tuple(place for place in told if not bus_id(place)), key=len)
     named += nameless[len(set(named)) :]
@@ -218,17 +214,6 @@ def _attached(recording: Recording) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-def _rows_of(recording: Recording, key: str) -> int | None:
-    if key == _TABLE.key:
-        table = _table(recording)
-        return len(table.gpus) + len(table.lost) if table else None
-    try:
-        listed = parsed_as(recording, _LIST)
-    except (AbsentError, UnknownError, ParseError):
-        return None
-    return len(listed.gpus) + len(listed.lost)
-
-
 def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
     done = recording.entries.get(key)
     lines = (done.stdout[:4096] + done.stderr[:4096]).splitlines() if done else []
@@ -255,7 +240,6 @@ def _from_report(recording: Recording) -> Gpus:
         tuple(gpu.bus_id or gpu.text for gpu in report.lost),
         driver_version=report.driver_version,
         cuda_version=report.cuda_version,
-        attached=report.attached_gpus,
         warnings=report.warnings,
         source=REPORT.key,
         disputed="its last part is cut" if report.is_cut else "",
@@ -325,11 +309,6 @@ def _row(row: CsvRow) -> Gpu:
 def _text(row: CsvRow, column: str) -> str | None:
     value = row.values.get(column)
     return None if value is None else str(value)
-
-
-def _from_list(recording: Recording) -> Gpus:
-    listed = parsed_as(recording, _LIST).gpus
-    return Gpus(len(listed), tuple(Gpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid) for gpu in listed), source=_LIST)
 
 
 def _gpus_words(gpus: Gpus) -> str:
@@ -412,17 +391,7 @@ def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
 def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
     if counters is None:
         return link
-    # not by replace, which looks at every field: a host has a hundred links
-    return type(counters)(
-        counters.link,
-        link.active,
-        link.speed_gb_s,
-        counters.replay_errors,
-        counters.recovery_errors,
-        counters.crc_errors,
-        counters.errors,
-        link.unavailable,
-    )
+    return replace(counters, active=link.active, speed_gb_s=link.speed_gb_s, unavailable=link.unavailable)
 
 
 def _nvlink_words(nvlink: NvidiaSmiNvlink) -> str:

@@ -23,8 +23,6 @@ class Cpu:
     threads: int
     numa_nodes: int | None
     vendor: str | None = None
-    threads_per_core: int | None = None
-    mhz_max: float | None = None
     online: str | None = None
     hypervisor: str | None = None
 
@@ -59,7 +57,7 @@ def parse_lscpu(text: str) -> Cpu:
     def text_of(key: str) -> str | None:
         return fields.get(key, (0, ""))[1] or None
 
-    threads, mhz = count("CPU(s)"), text_of("CPU max MHz")
+    threads = count("CPU(s)")
     if threads is None:
         raise ParseError("lscpu names no 'CPU(s)'" if text.strip() else "lscpu printed nothing")
     sockets, per_socket = count("Socket(s)"), count("Core(s) per socket")
@@ -71,8 +69,6 @@ def parse_lscpu(text: str) -> Cpu:
         threads=threads,
         numa_nodes=count("NUMA node(s)"),
         vendor=text_of("Vendor ID"),
-        threads_per_core=count("Thread(s) per core"),
-        mhz_max=float(mhz) if mhz and re.fullmatch(r"\d+(\.\d+)?", mhz) else None,
         online=text_of("On-line CPU(s) list"),
         hypervisor=text_of("Hypervisor vendor"),
     )
@@ -89,25 +85,24 @@ CPU_FACT = text_fact("cpu", Command("lscpu", ("lscpu",), hardware=True), parse_l
 # FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
 _NUMA_SHOW = """\
 cd /sys/devices/system/node 2>/dev/null || exit 3
-exec grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/distance node[0-9]*/meminfo
+exec grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/meminfo
 """
-_LINE = re.compile(r"node(\d+)/(cpulist|distance|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
+_LINE = re.compile(r"node(\d+)/(cpulist|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """`distances` are to all nodes, in their order; `cpus` as the kernel writes lists: 0-7,64-71."""
+    """One node; `cpus` as the kernel writes lists: 0-7,64-71."""
 
     node: int
     cpus: str
     memory_mib: int | None
     free_mib: int | None
-    distances: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Numa:
-    """The host's NUMA nodes: processors, memory, distances."""
+    """The host's NUMA nodes: processors and memory."""
 
     nodes: tuple[NumaNode, ...]
 
@@ -122,9 +117,8 @@ def _parse_numa(text: str) -> Numa:
 
 
 def _node(number: int, values: dict[str, str]) -> NumaNode:
-    distances = tuple(int(word) for word in values.get("distance", "").split() if word.isdigit())
     total, free = (_mib(values.get(name, "")) for name in ("MemTotal", "MemFree"))
-    return NumaNode(number, values.get("cpulist", ""), total, free, distances)
+    return NumaNode(number, values.get("cpulist", ""), total, free)
 
 
 def _mib(text: str) -> int | None:

@@ -2,12 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from ipaddress import IPv6Address
-from operator import attrgetter
 from typing import Any
 
 from nodectl.common.natural import natural
@@ -36,7 +35,6 @@ IB_PORTS_COMMANDS = (
     Command("ibstat", ("ibstat",), hardware=True, waits=True),
     Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True, waits=True),
     Command("rdma-link", ("rdma", "link"), hardware=True),
-    Command("show-gids", ("show_gids",), hardware=True, waits=True),
 )
 _PORT_COUNT = re.compile(r"^\s*(?:Number of ports|phys_port_cnt):\s*(\d{1,3})\s*$", re.MULTILINE)
 _Key = tuple[str, int]
@@ -193,7 +191,7 @@ def _read_ib_ports(recording: Recording) -> tuple[IbPort, ...]:
 def _first(recording: Recording) -> Iterable[IbPort]:
     """Return the ports from the first tool that shows them; else raise why the first could not."""
     reasons: list[Exception] = []
-    for way in (_from_sysfs, _from_ibstat, _from_ibstatus, _from_devinfo):
+    for way in (_from_sysfs, _from_ibstat):
         try:
             return tuple(way(recording))
         except (AbsentError, UnknownError, ParseError) as error:
@@ -248,59 +246,19 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
     )
 
 
-def _from_ibstatus(recording: Recording) -> Iterable[IbPort]:
-    return (
-        IbPort(
-            device=port.device,
-            port=port.port,
-            state=_upper(_word(port.state)),
-            physical_state=_word(port.physical_state),
-            rate_gbit_s=port.rate_gbit_s,
-            rate_text=port.rate_text,
-            link_layer=port.link_layer,
-        )
-        for port in parsed_as(recording, "ibstatus").ports
-    )
-
-
-def _from_devinfo(recording: Recording) -> Iterable[IbPort]:
-    return (
-        IbPort(
-            device=device.name,
-            port=port.port,
-            state=_upper((port.state or "").removeprefix("PORT_").partition(" ")[0]) or None,
-            link_layer=port.link_layer,
-            guid=device.node_guid,
-            firmware=device.firmware,
-            board_id=device.board_id,
-        )
-        for device, port in _verbs_ports(recording)
-    )
-
-
-def _verbs_ports(recording: Recording) -> Iterator[tuple[Any, Any]]:
-    """Yield what `ibv_devinfo` shows: each port with its device."""
-    for device in _whole(recording, "ibv-devinfo", "devices"):
-        for port in device.ports:
-            yield device, port
-
-
 def _upper(text: str | None) -> str | None:
     """Return sysfs' name of the state: `Initializing` of ibstat is INIT."""
     return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
 
 
 def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
-    verbs = {(device.name, port.port): port for device, port in _verbs_ports(recording)}
-    return {key: _with_mtu(port, verbs[key]) for key, port in ports.items() if key in verbs}
-
-
-_before_mtu = attrgetter(*(item.name for item in fields(IbPort)[:-3]))
-
-
-def _with_mtu(port: IbPort, verbs: Any) -> IbPort:
-    # not by replace, which looks at every field: its last ones are the MTUs and the counters
-    return IbPort(*(*_before_mtu(port), verbs.active_mtu_bytes, verbs.max_mtu_bytes, port.counters))
+    devices = _whole(recording, "ibv-devinfo", "devices")
+    shown = {(device.name, port.port): port for device in devices for port in device.ports}
+    return {
+        key: replace(port, mtu_active=shown[key].active_mtu_bytes, mtu_max=shown[key].max_mtu_bytes)
+        for key, port in ports.items()
+        if key in shown
+    }
 
 
 def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
@@ -342,11 +300,7 @@ class Gid:
 
 
 def _read_gids(recording: Recording) -> tuple[Gid, ...]:
-    try:
-        devices = sysfs_devices(recording)
-    except UnknownError:
-        shown = parsed_as(recording, "show-gids").gids
-        return tuple(Gid(g.device, g.port, g.index, g.gid, g.version, g.netdev, g.ipv4) for g in shown)
+    devices = sysfs_devices(recording)
     return tuple(
         _gid(name, port, index, files)
         for name in sorted(devices, key=natural)

@@ -1,7 +1,7 @@
 """Services: systemd's units, the clock and what keeps it right, the health timer, Slurm."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
@@ -182,53 +182,20 @@ _PROGRAMS = {
     "ptp4l": "linuxptp",
     "phc2sys": "linuxptp",
 }
-_UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
 class TimeService:
-    """Programs that keep the clock, and how far off the one that runs says it is.
-
-    The time services that run, and how many seconds off they say the clock is, None if none says. `own_clock` is
-    false in a container, which has its machine's clock.
-    """
+    """The time services that run; `own_clock` is false in a container, which has its machine's clock."""
 
     services: tuple[str, ...]
-    offset_s: float | None
     own_clock: bool
-
-
-def _chrony(text: str) -> float | None:
-    fields = text.split(",")
-    return None if len(fields) < 14 or fields[13] == "Not synchronised" else float(fields[4])
-
-
-def _timesyncd(text: str) -> float | None:
-    match = re.fullmatch(r"([+-]?[\d.]+)(\S+)", text)
-    return float(match[1]) * _UNITS_S[match[2]] if match and match[2] in _UNITS_S else None
-
-
-def _ntp(text: str) -> float | None:
-    match = re.search(r"\boffset=([+-]?[\d.]+)", text)
-    return float(match[1]) / 1000 if match else None
-
-
-_READERS: dict[str, tuple[str, Callable[[str], float | None]]] = {
-    "chrony": ("chrony", _chrony),
-    "systemd-timesyncd": ("timesyncd", _timesyncd),
-    "ntp": ("ntp", _ntp),
-}
 
 
 def _parse_time_service(text: str) -> TimeService:
     first, *lines = text.splitlines()
-    services = sorted({_PROGRAMS[line.split()[1]] for line in lines if line.startswith("service ")})
-    answers = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("service "))
-    readers = [_READERS[name] for name in services if name in _READERS]
-    offsets = (read(answers.get(program, "").strip()) for program, read in readers)
-    return TimeService(
-        tuple(services), next((offset_s for offset_s in offsets if offset_s is not None), None), first == "own"
-    )
+    services = {_PROGRAMS[line.removeprefix("service ")] for line in lines if line.startswith("service ")}
+    return TimeService(tuple(sorted(services)), first == "own")
 
 
 TIME_SERVICE_FACT = text_fact(

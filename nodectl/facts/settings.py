@@ -233,7 +233,7 @@ LOGIN_LIMITS_FACT = text_fact(
 
 
 _NAMES = ("MEMLOCK", "NOFILE", "STACK", "NPROC")
-_DEFAULTS = ",".join([*(f"DefaultLimit{name}Soft" for name in _NAMES), "DefaultTasksMax"])
+_DEFAULTS = ",".join(f"DefaultLimit{name}Soft" for name in _NAMES)
 _LOGIND = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
 _UNIT_LIMITS_SHOW = f"""\
 [ -d /run/systemd/system ] || exit 3
@@ -253,7 +253,6 @@ class UnitLimits:
     nofile: str | None = None
     stack: str | None = None
     nproc: str | None = None
-    tasks_max: str | None = None
     remove_ipc: bool | None = None
 
 
@@ -263,7 +262,7 @@ def _parse_unit_limits(text: str) -> UnitLimits:
     if memlock is None and nofile is None:
         raise UnknownError("unit-limits: systemd names no limit")
     remove_ipc = {"b true": True, "b false": False}.get(values.get("RemoveIPC", ""))
-    return UnitLimits(memlock, nofile, stack, nproc, values.get("DefaultTasksMax") or None, remove_ipc)
+    return UnitLimits(memlock, nofile, stack, nproc, remove_ipc)
 
 
 def _unit_limits_words(limits: UnitLimits) -> str:

@@ -238,7 +238,6 @@ class Drive:
     name: str
     passed: bool | None = None
     critical_warning: int | None = None
-    spare_percent: int | None = None
     used_percent: int | None = None
     media_errors: int | None = None
     unreadable_sectors: int | None = None
@@ -288,7 +287,6 @@ def _drive(name: str, report: Mapping[str, Any]) -> Drive:
         passed=report.get("smart_status", {}).get("passed"),
         # nvme -v says each bit by its name besides
         critical_warning=_whole(warning.get("value") if isinstance(warning, dict) else warning),
-        spare_percent=_whole(log.get("available_spare", log.get("avail_spare"))),
         used_percent=_whole(log.get("percentage_used", log.get("percent_used"))),
         media_errors=_media_errors(report, log),
         unreadable_sectors=sum(_unreadable(attributes)) if attributes else None,

@@ -1,7 +1,7 @@
 """How GPUs, NICs and hosts are wired: inside a host, and over the fabric between hosts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodectl.model.finding import Finding
 
@@ -135,7 +135,6 @@ class Fabric:
     witness: tuple[str, ...]
     rank_order: tuple[str, ...]
     rails: tuple[Rail, ...] = ()
-    shared_switches: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     parts: tuple[tuple[str, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
 

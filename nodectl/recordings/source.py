@@ -24,8 +24,6 @@ from nodectl.transport.fanout import fan_out
 CommandsOf = Callable[[Host], Sequence[Command]]
 # the failed result if there is no recording
 Answer = Recording | CommandResult
-# no collector asks for these, as others tell more; a folder that somebody made may hold them
-_UNASKED = {"ibstatus", "nvidia-smi-list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class ReplaySource:
         if folder is None:
             return _unreachable(host, f"the recording {self.recorded} holds no host '{host.name}'", "record it, too")
         try:
-            keys = None if self.whole else {command.key for command in commands} | _UNASKED
+            keys = None if self.whole else {command.key for command in commands}
             return read_host(folder, host.name, self.recorded, keys)
         except ParseError as error:
             return _unreachable(host, error.message, error.remedy)

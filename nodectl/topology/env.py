@@ -115,16 +115,11 @@ def _gid(proposal: _Proposal, facts: Mapping[str, object], ports: Sequence[IbPor
         return
     gids = facts.get("gids")
     by_port = {port.label: _v2(gids, port) for port in roce}
-    lacking = [label for label, indexes in by_port.items() if not indexes]
-    if lacking:
-        why = f"no GID of RoCE v2 with an IPv4 address on {few(lacking)}"
-        proposal.leave(GID, why, Status.WARNING, "give their interfaces an IPv4 address, then look at show_gids")
-        return
     common = set.intersection(*map(set, by_port.values()))
     if not common:
-        places = ", ".join(f"{label}: {min(indexes)}" for label, indexes in by_port.items())
-        why = f"the ports have it at different places ({places}), and one variable rules all"
-        remedy = "NCCL 2.21 or later finds each by itself; with an older one give all ports the same addresses"
+        places = ", ".join(f"{label}: {min(indexes, default='none')}" for label, indexes in by_port.items())
+        why = f"no index has RoCE v2 with an IPv4 address on all ports ({places}), and one variable rules all"
+        remedy = "NCCL 2.21 or later finds each by itself; with an older one give all ports IPv4 addresses alike"
         proposal.leave(GID, why, Status.WARNING, remedy)
         return
     where = f"RoCE v2 with an IPv4 address stands there on {few(list(by_port))}"

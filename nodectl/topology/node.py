@@ -26,8 +26,6 @@ from nodectl.model.topology import FAR_SOCKET, NEAR, GpuNic, NodeGpu, NodeNic, N
 from nodectl.topology.groups import joined
 from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
-_RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -43,8 +41,8 @@ class Parts:
 
 
 def bottlenecks(parts: Parts) -> Iterator[Finding]:
-    """Yield a warning for each bottleneck of a host, those of PCIe widths first."""
-    for looks in (_gpu_width, _nic_width, _peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
+    """Yield a warning for each bottleneck of a host; health judges the width of PCIe links."""
+    for looks in (_peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
         yield from looks(parts)
 
 
@@ -65,38 +63,6 @@ def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, exp
 def _note(parts: Parts, check: str, subjects: Sequence[str], actual: str) -> Finding:
     """Return what is good to know of how the host was built, if nobody can or need change it."""
     return Finding(parts.host, check, Status.OK, subject=", ".join(subjects), actual=actual)
-
-
-def _gpu_width(parts: Parts) -> Iterator[Finding]:
-    pcie = parts.facts.get("pcie")
-    trained = {link.address: link for link in pcie.links} if isinstance(pcie, Pcie) else {}
-    usual = Counter(gpu.pcie_width for gpu in parts.gpus if gpu.pcie_width).most_common(1)
-    for gpu in parts.gpus:
-        link = trained.get(parts.bus_ids.get(gpu.name, ""))
-        width = gpu.pcie_width or (link.width if link else None)
-        most = max(filter(None, (gpu.pcie_width_max, link.width_max if link else None)), default=None)
-        if usual and most is not None:
-            most = max(most, usual[0][0] or 0)
-        if width is not None and most is not None and width < most:
-            yield _warning(parts, "topology_gpu_width", [gpu.name], f"PCIe x{width}", f"PCIe x{most}", _RESEAT)
-
-
-def _nic_width(parts: Parts) -> Iterator[Finding]:
-    pcie = parts.facts.get("pcie")
-    if not isinstance(pcie, Pcie):
-        return
-    trained = {link.address: link for link in pcie.links}
-    addresses = {port.device: port.pci_address.lower() for port in ports_in(parts.facts) if port.pci_address}
-    for nic in parts.nics:
-        link = trained.get(addresses.get(nic.device, ""))
-        if link is None or nic.use != TRAINING:
-            continue
-        narrow = link.width is not None and link.width_max is not None and link.width < link.width_max
-        slow = link.speed_gt_s is not None and link.speed_max_gt_s is not None and link.speed_gt_s < link.speed_max_gt_s
-        if narrow or slow:
-            actual = f"PCIe x{link.width} at {link.speed_gt_s:g} GT/s" if link.speed_gt_s else f"PCIe x{link.width}"
-            expected = f"x{link.width_max}" + (f" at {link.speed_max_gt_s:g} GT/s" if link.speed_max_gt_s else "")
-            yield _warning(parts, "topology_nic_width", [f"{nic.name} ({nic.device})"], actual, expected, _RESEAT)
 
 
 def _peer_access(parts: Parts) -> Iterator[Finding]:
@@ -339,13 +305,18 @@ def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
 def assign(
     gpus: Sequence[str], devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, GpuNic]:
-    """GPU → NIC; `devices` are the usable NICs (name in the matrix → devices of its ports).
+    """Return the NIC of each GPU: its closest one that the fewest others use; `devices` has each NIC's port devices.
 
-    No NIC gets a second GPU while one that is as close to it has none, and none a third while one has one.
+    GPUs near a NIC choose before those far from all, and those with less choice before those with more.
     """
     closest = {gpu: _closest(gpu, devices, links) for gpu in gpus}
-    matched = _matched(gpus, closest, links)
-    chosen = {gpu: matched[gpu] for gpu in gpus if gpu in matched}
+    order = [gpu for gpu in gpus if closest[gpu]]
+    order.sort(key=lambda gpu: (closeness(between(links, gpu, closest[gpu][0])), len(closest[gpu])))
+    users: Counter[str] = Counter()
+    chosen: dict[str, str] = {}
+    for gpu in order:
+        chosen[gpu] = min(closest[gpu], key=lambda nic: users[nic])
+        users[chosen[gpu]] += 1
     return {gpu: _nic_of_gpu(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
 
 
@@ -353,36 +324,6 @@ def _closest(gpu: str, devices: Mapping[str, tuple[str, ...]], links: Mapping[st
     ranks = {nic: closeness(between(links, gpu, nic)) for nic in devices if between(links, gpu, nic)}
     best = min(ranks.values(), default=0)
     return [nic for nic, rank in ranks.items() if rank == best]
-
-
-def _matched(
-    gpus: Sequence[str], closest: Mapping[str, Sequence[str]], links: Mapping[str, Mapping[str, str]]
-) -> dict[str, str]:
-    """Return a matching that grows: one GPU a NIC as long as that goes, then two, and so on; near GPUs choose first."""
-    chosen: dict[str, str] = {}
-    order = [gpu for gpu in gpus if closest[gpu]]
-    order.sort(key=lambda gpu: closeness(between(links, gpu, closest[gpu][0])))
-    for share in range(1, len(order) + 1):
-        for gpu in order:
-            if gpu not in chosen:
-                _place(gpu, closest, chosen, share, set())
-    return chosen
-
-
-def _place(gpu: str, closest: Mapping[str, Sequence[str]], chosen: dict[str, str], share: int, tried: set[str]) -> bool:
-    """Give `gpu` the least used of its NICs below `share` GPUs, if need be by moving another GPU on."""
-    users = {nic: [other for other, taken in chosen.items() if taken == nic] for nic in closest[gpu]}
-    free = [nic for nic in closest[gpu] if len(users[nic]) < share]
-    if free:
-        chosen[gpu] = min(free, key=lambda nic: len(users[nic]))
-        return True
-    for nic in closest[gpu]:
-        if nic not in tried:
-            tried.add(nic)
-            if any(_place(user, closest, chosen, share, tried) for user in users[nic]):
-                chosen[gpu] = nic
-                return True
-    return False
 
 
 def _nic_of_gpu(

@@ -78,7 +78,7 @@ def gpu(index: int, **changes: Any) -> Gpu:
 def eight(*, lost: tuple[str, ...] = (), warnings: tuple[str, ...] = (), **changes: Any) -> dict[str, object]:
     """The fact of eight GPUs, the last with the changes."""
     devices = (*(gpu(index) for index in range(7)), gpu(7, **changes))
-    return {"gpus": Gpus(8, devices, lost, "580.95.05", "13.0", 8, warnings, "nvidia-smi-q")}
+    return {"gpus": Gpus(8, devices, lost, "580.95.05", "13.0", warnings, "nvidia-smi-q")}
 
 
 def all_with(**changes: Any) -> dict[str, object]:

@@ -96,7 +96,7 @@ def test_data_that_a_drive_lost_since_the_last_look_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "check"),
-    [("microcode-other", "fleet_microcode"), ("read-request", "fleet_read_request"), ("ecn-off", "fleet_flow_control")],
+    [("microcode-other", "fleet_microcode"), ("ecn-off", "fleet_flow_control")],
 )
 def test_what_one_host_has_otherwise_is_named_with_both_values(kind: str, check: str) -> None:
     (finding,) = [each for each in findings("dgx-a100", {"node02": [kind]}) if each.check == check]

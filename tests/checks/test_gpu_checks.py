@@ -10,8 +10,9 @@ from nodectl.checks.gpu import memory as gpu_memory
 from nodectl.checks.gpu import processes as gpu_processes
 from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
-from nodectl.facts.board import Pcie, PcieLink
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.parsers.linux.lspci_acs import PcieLink
 from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.facts.processes import JobProcesses
 from nodectl.facts.services import SlurmNode

@@ -8,11 +8,12 @@ import pytest
 from nodectl.checks.catalogue import checks
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.facts.board import Pcie, PcieBridge
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.network import Nic
 from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
+from nodectl.facts.parsers.linux.lspci_acs import PcieBridge
 from nodectl.facts.processors import Memory
 from nodectl.facts.services import Clock, ClockSync
 from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl

@@ -83,15 +83,6 @@ def test_the_part_is_named_in_each_wording(text: str, part: str) -> None:
     assert f"({part})" in finding.actual
 
 
-def test_only_the_newest_boot_of_several_counts() -> None:
-    old, new = f"{BOOT}[ 71.5] {RESET}\n", f"{BOOT}[  2.5] eth0: fine\n"
-    assert parse_dmesg(old + new).events == ()
-    assert [event.kind for event in parse_dmesg(new + old).events] == ["nvme_reset"]
-    journal = "-- Systemstart 0123456789abcdef0123456789abcdef --\nOct 12 08:00:00 n1 kernel: "
-    (event,) = parse_dmesg(f"{journal}{RESET}\n{journal}{RESET.replace('nvme1', 'nvme7')}\n").events
-    assert event.device == "nvme7"
-
-
 def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:
     for name, message in kernel_messages().items():
         assert message.action in ACTIONS and message.remedy and message.source.count(":") >= 1

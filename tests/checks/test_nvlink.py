@@ -177,7 +177,7 @@ MANAGER = [
     Case("fabric_manager_hold", "nothing", dpkg(driver=False, manager=True), PCIE),
     Case("fabric_manager_hold", "unknown", {"packages": UNREAD}, dgx()),
     Case("fabric_manager_log", "ok", manager_log("[INFO] [tid 1] multicast group 1 is allocated."), dgx()),
-    Case("fabric_manager_log", "ok", {"fabric_manager_log": FabricManagerLog((), None, None, 0)}, dgx()),
+    Case("fabric_manager_log", "ok", {"fabric_manager_log": FabricManagerLog((), 0)}, dgx()),
     Case(
         "fabric_manager_log", "failed", manager_log(f"[ERROR] {SWITCH.format('fatal', 20034)}"), dgx(), action="reboot"
     ),

@@ -1,10 +1,11 @@
 """Access control between GPUs and NICs, how NICs were trained, and the kernel's word on slow slots."""
 
 from nodectl.checks.kernel import pcie
-from nodectl.facts.board import Pcie, PcieBridge, PcieLink
+from nodectl.facts.board import Pcie
 from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic
 from nodectl.facts.parsers.linux.dmesg import parse_dmesg
+from nodectl.facts.parsers.linux.lspci_acs import PcieBridge, PcieLink
 from nodectl.facts.rdma import IbPort
 from nodectl.profiles.resolve import resolve
 from tests.checks.gpus import count

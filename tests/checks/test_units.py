@@ -21,7 +21,7 @@ def systemd(*failed: str, **named: Unit) -> dict[str, object]:
 def limits(
     memlock: str | None = "infinity", nofile: str | None = "1048576", remove_ipc: bool | None = False
 ) -> dict[str, object]:
-    return {"unit_limits": UnitLimits(memlock, nofile, "infinity", "infinity", "4915", remove_ipc)}
+    return {"unit_limits": UnitLimits(memlock, nofile, "infinity", "infinity", remove_ipc)}
 
 
 def node(*states: str, responding: bool = True, cpus: int = 256, gres: str = "gpu:a100:8") -> dict[str, object]:
@@ -46,7 +46,7 @@ CASES = [
     Case(
         "unit_stopped",
         "ok",
-        {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), None, own_clock=False)},
+        {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), own_clock=False)},
     ),
     Case("unit_stopped", "ok", systemd(docker=replace(OFF, name="docker"))),
     Case("unit_stopped", "unknown", {"units": UNREAD}),

@@ -80,14 +80,6 @@ def test_a_file_in_the_folders_place_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "fleet").read_text() == "a file\n"
 
 
-def test_what_was_written_before_a_failure_is_taken_back(tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text("mine\n")
-    (tmp_path / "group_vars" / "a.yml").mkdir(parents=True)
-    with pytest.raises(UsageError):
-        write_all(tmp_path, {Path("hosts.yml"): "new\n", Path("group_vars/a.yml"): "new\n"}, force=True)
-    assert (tmp_path / "hosts.yml").read_text() == "mine\n"
-
-
 def test_the_folder_has_the_modes_of_the_operators_umask(tmp_path: Path) -> None:
     former = os.umask(0o027)
     try:

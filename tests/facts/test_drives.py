@@ -33,8 +33,8 @@ def test_every_form() -> None:
         sdb={"smart_status": {"passed": True}, "scsi_error_counter_log": {"read": {"total_uncorrected_errors": 7}}},
     )
     assert fact("drives", drives=text).drives == (
-        Drive("/dev/nvme0", False, 4, 97, 12, 3),
-        Drive("/dev/nvme1", None, 1, 5, 101, 2**64),
+        Drive("/dev/nvme0", False, 4, 12, 3),
+        Drive("/dev/nvme1", None, 1, 101, 2**64),
         Drive("/dev/sda", True, unreadable_sectors=10, failed_attributes=("Reallocated_Sector_Ct",)),
         Drive("/dev/sdb", True, media_errors=7),
     )

@@ -18,7 +18,7 @@ IP = """[{"ifindex":7,"ifname":"eth0@if9","operstate":"UP","mtu":9000,"address":
 
 
 def test_lscpu() -> None:
-    cpu = Cpu("AMD EPYC 9534 64-Core Processor", "x86_64", 3, 192, 256, 8, threads_per_core=2, online="0-255")
+    cpu = Cpu("AMD EPYC 9534 64-Core Processor", "x86_64", 3, 192, 256, 8, online="0-255")
     assert parse_lscpu(LSCPU) == cpu
 
 

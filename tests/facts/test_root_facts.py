@@ -1,10 +1,10 @@
 """What only root sees: the kernel's log and PCI Express, and what it means that it was refused."""
 
 from nodectl.facts.base import read_fact
-from nodectl.facts.board import PcieBridge
 from nodectl.facts.catalogue import root_commands
 from nodectl.facts.kernel import KERNEL_EVENTS_FACT
 from nodectl.facts.parsers.linux.dmesg import Dmesg
+from nodectl.facts.parsers.linux.lspci_acs import PcieBridge
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Entry, Recording
 from tests.facts.parsers.tool_outputs import recorded_text

@@ -14,7 +14,6 @@ import pytest
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
 from nodectl.facts.base import AbsentError, Fact
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
-from nodectl.facts.parsers.nvidia.smi_query import parse_nvidia_smi_list
 from nodectl.facts.parsers.nvidia.smi_table import parse_nvidia_smi
 from nodectl.lab.base import write_file
 from nodectl.lab.composed import host_of
@@ -133,24 +132,11 @@ def test_a_gpu_whose_values_are_errors_does_not_hide_the_others(program: Path, e
         if failing == ["MemoryInfo"]:
             assert table[1].unavailable == {"memory_used_mib": error, "memory_total_mib": error}
     smi.state.write_text("".join(f"1 {key} {ERRORS[error]}\n" for key in keys) + known)
-    listed = parse_nvidia_smi_list(smi.run("-L").stdout)
-    assert len(listed.gpus) + len(listed.lost) == 3
     recorded = smi.recorded(host)
     gpus = GPUS_FACT.read(recorded)
     assert (len(gpus.lost), gpus.count) == ((1, 2) if error == "GPU is lost" else (0, 3))
     found = [each for each in judged(recorded, "3 x h100-80gb-hbm3") if each.check == "gpu_reset_required"]
     assert {each.status for each in found} == ({Status.FAILED} if "reset" in error else {Status.SKIPPED})
-
-
-@each_version
-def test_a_lost_gpu_that_several_commands_report_is_one(program: Path, tmp_path: Path) -> None:
-    smi, host = simulated(program, tmp_path, "3 x h100-80gb-hbm3")
-    for line in ("1 Lost 1", "1 Gone 1"):
-        smi.write(line)
-        recorded = smi.recorded(host)
-        listed = replace(recorded.entries["nvidia-smi-q"], key="nvidia-smi-list", stdout=smi.run("-L").stdout)
-        with_list = replace(recorded, entries={**recorded.entries, "nvidia-smi-list": listed})
-        assert len(GPUS_FACT.read(with_list).lost) == 1
 
 
 SETTINGS = (

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def run(window_bytes: int | None) -> Iperf3:
-    return Iperf3("iperf 3.12", "TCP", 1, 3.0, False, 1.0, 1.0, 0, 20.2, "bbr", None, window_bytes)
+    return Iperf3("iperf 3.12", "TCP", 1, 3.0, False, 1.0, 0, 20.2, "bbr", None, window_bytes)
 
 
 def played(path: dict[str, Any] | None, listening: dict[str, Any]) -> Played:

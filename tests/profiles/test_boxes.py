@@ -35,11 +35,6 @@ APART = [
     (Card("Quadro M2200", "1436"), "older than Pascal", "NVIDIA/nvidia-docker#925"),
     (Card("Tesla M40", "17fd"), "older than Pascal", "oobabooga/textgen#1948"),
 ]
-# of a DGX-1, without the links of GPU 2 to 6 and GPU 3 to 7
-_MESH = (
-    "NV1 NV1 NV2 NV2 SYS SYS SYS   NV2 NV1 SYS NV2 SYS SYS   NV2 SYS SYS SYS SYS   SYS SYS SYS SYS"
-    "   NV1 NV1 NV2   NV2 NV1   NV2"
-)
 each_box = pytest.mark.parametrize("box", boxes(), ids=str)
 
 
@@ -71,9 +66,8 @@ def test_each_gpu_of_a_real_report_is_one_of_the_catalogue() -> None:
     unknown, seen = [], 0
     # a report of one section has no names
     whole = [path for path in samples("nvidia-smi-q-") if "-q-d-" not in path.name]
-    for path in [*whole, *samples("nvidia-smi-L-")]:
-        key = "nvidia_smi_list" if "-L-" in path.name else "nvidia_smi_q"
-        gpus = fact("gpus", **{key: path.read_text(errors="replace")})
+    for path in whole:
+        gpus = fact("gpus", nvidia_smi_q=path.read_text(errors="replace"))
         for gpu in gpus.devices if isinstance(gpus, Gpus) else ():
             seen += 1
             if gpu.name is None or not (short_form([gpu.name]) or apart(gpu.name)):
@@ -121,7 +115,6 @@ def test_a_card_without_figures_is_named_and_raises_no_alarm(card: Card, said: s
     ("gpus", "links", "count", "active"),
     [
         ({"NVIDIA RTX A6000": 2}, "NV3", Status.WARNING, []),  # NVIDIA/nccl#557: a bridge that touches three of four
-        ({"Tesla V100-SXM2-32GB": 8}, _MESH, Status.FAILED, ["GPU 2", "GPU 3", "GPU 6", "GPU 7"]),
         ({"NVIDIA B200": 3}, "NV18 NODE NODE", Status.OK, ["GPU 2"]),  # vllm-project/vllm#16336
         ({"NVIDIA L40S": 1, "NVIDIA GeForce RTX 3090": 2, "NVIDIA GeForce RTX 2080 Ti": 2},
          "PHB PHB PHB PHB   NV4 PHB PHB   PHB PHB   NV2", Status.OK, []),

@@ -35,7 +35,7 @@ def test_their_indexes_name_the_commands_of_today() -> None:
 def test_index_and_files_agree(name: str) -> None:
     folder = recordings_dir() / name / "node01"
     index = {entry["key"] for entry in json.loads((folder / "index.json").read_text(encoding="utf-8"))}
-    files = {path.stem for path in folder.glob("*.out")} - {"clock", "nvidia-smi-list"}
+    files = {path.stem for path in folder.glob("*.out")} - {"clock"}
     assert index == files
 
 

@@ -94,8 +94,8 @@ def versions(nccl: str | None) -> Versions:
     [
         (ROCE, gids(3, 3), "2.18.3", "3", "RoCE v2", []),
         (ROCE, gids(3, 3), "2.21.5", None, "NCCL 2.21.5 finds the GID itself", []),
-        (ROCE, gids(3, 5), "2.18.3", None, "different places (mlx5_0/1: 3, mlx5_1/1: 5)", ["warning"]),
-        (ROCE, gids(3), "2.18.3", None, "no GID of RoCE v2 with an IPv4 address on mlx5_1/1", ["warning"]),
+        (ROCE, gids(3, 5), "2.18.3", None, "(mlx5_0/1: 3, mlx5_1/1: 5)", ["warning"]),
+        (ROCE, gids(3), "2.18.3", None, "(mlx5_0/1: 3, mlx5_1/1: none)", ["warning"]),
         (ROCE, gids(3, 3), None, None, "version is not known", ["unknown"]),
         ((replace(ROCE[0], link_layer="InfiniBand"),), (), "2.18.3", None, "InfiniBand needs none", []),
         (NO_RDMA, (), "2.18.3", None, "no RDMA", []),

@@ -36,7 +36,7 @@ def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
         pytest.param(
             graph([*HOSTS, ("x", "mlx5_0", "far", 400.0)], SPINE),
             {},
-            [("failed", "fabric", "fabric_partitioned", ""), ("warning", "fabric", "fabric_uplinks", "far")],
+            [("failed", "fabric", "fabric_partitioned", "")],
             id="two parts",
         ),
         pytest.param(
@@ -64,7 +64,6 @@ def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
             [
                 ("warning", "n3", "fabric_node", ""),
                 ("warning", "n3", "fabric_rail", "mlx5_1"),
-                ("warning", "n3", "fabric_shared_switch", ""),
             ],
             id="two NICs of one host on one switch",
         ),

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.facts.board import Pcie, PcieLink
-from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
@@ -82,22 +80,6 @@ Legend:
 """
 
 
-def gpus(*widths: tuple[int, int]) -> Gpus:
-    devices = [
-        replace(
-            Gpu(f"0000:{n + 1:02X}:00.0", f"GPU-{n}", "NVIDIA A100", memory_total_mib=81920, index=n),
-            pcie_width_current=now,
-            pcie_width_max=most,
-        )
-        for n, (now, most) in enumerate(widths)
-    ]
-    return Gpus(len(devices), tuple(devices))
-
-
-def link(address: str, width: int, width_max: int, speed: float = 16.0) -> PcieLink:
-    return PcieLink(address, "3D controller", "device", speed, 16.0, width, width_max)
-
-
 PAIR = topo("X NV4 PIX SYS 0", "NV4 X SYS PIX 1")
 PORTS = tuple(
     IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand", pci_address=f"0000:a{n}:00.0")
@@ -112,13 +94,6 @@ CARD = tuple(replace(port, pci_address=f"0000:a0:00.{n}") for n, port in enumera
     ("text", "facts", "expected"),
     [
         (PAIR, {}, []),
-        (PAIR, {"gpus": gpus((16, 16), (8, 16))}, [("topology_gpu_width", "GPU1")]),
-        (PAIR, {"gpus": gpus((16, 16), (8, 8))}, [("topology_gpu_width", "GPU1")]),
-        (
-            PAIR,
-            {"pcie": Pcie((), (link("0000:a1:00.0", 8, 16),)), "ib_ports": PORTS},
-            [("topology_nic_width", "NIC1 (mlx5_1)")],
-        ),
         (PAIR, {"p2p": parse_nvidia_smi_p2p(P2P_OFF)}, [("topology_p2p", "all pairs")]),
         (
             topo("X NV4 PIX 0", "NV4 X SYS 1"),

@@ -14,7 +14,7 @@ from nodectl.checks.gpu.count import GPUS
 from nodectl.checks.gpu.fabric_manager import member_of
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.infiniband import has_returning_ports, has_spare_ports, is_active, rdma_of_profile
+from nodectl.checks.network.infiniband import has_returning_ports, is_active, rdma_of_profile
 from nodectl.checks.network.nics import is_device, is_own, training_names
 from nodectl.common import system_names
 from nodectl.common.counting import counted
@@ -22,7 +22,7 @@ from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.kernel import KernelKnobs
-from nodectl.facts.network import Nic, NicSetup
+from nodectl.facts.network import Nic
 from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Numa
 from nodectl.facts.rdma import Gid, IbPort, Pkeys
@@ -174,11 +174,6 @@ def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
     return paths
 
 
-def _affinity(_: Subject, topology: NvidiaSmiTopo) -> Values:
-    number = len(topology.gpus)
-    return {f"{gpu} of {number}": topology.cpu_affinity.get(gpu) or "none" for gpu in topology.gpus}
-
-
 def _sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
     fixed = host.wanted.tuning.sysctl if host.wanted else {}
     return {
@@ -269,16 +264,6 @@ def _port_rates(ports: tuple[IbPort, ...]) -> str | None:
     )
 
 
-def _spare_rates(host: Subject, ports: tuple[IbPort, ...]) -> Values:
-    # the ports that the profile names are up; one of the others is down, on this host only
-    return _port_rates(ports) if rdma_of_profile(host) and has_spare_ports(host) else None
-
-
-def _managed(ports: tuple[IbPort, ...]) -> list[IbPort]:
-    """Return the InfiniBand ports that have a subnet manager."""
-    return [port for port in ports if port.link_layer == "InfiniBand" and is_active(port) and port.sm_lid]
-
-
 def _prefixes(_: Subject, gids: tuple[Gid, ...]) -> Values:
     # the first 64 bits of an InfiniBand port's first GID are its subnet's
     return {gid.device: ":".join(gid.gid.split(":")[:4]) for gid in gids if gid.index == 0 and gid.version is None}
@@ -350,28 +335,6 @@ def _at_boot(_: Subject, units: Units) -> Values:
     return {name: unit.enabled for name, unit in units.units.items() if unit.enabled in states}
 
 
-def _of_nics(shown: Callable[[Nic], str | None]) -> Callable[[Subject, Mapping[str, Nic]], Values]:
-    """Return a reader of what is `shown` of each interface that is a device."""
-    return lambda _, nics: {name: shown(nic) for name, nic in nics.items() if is_device(nic) and shown(nic)}
-
-
-def _rings(_: Subject, setup: NicSetup) -> Values:
-    return {
-        name: ", ".join(f"{way} {size}" for way, size in sorted(queue.rings.items()))
-        for name, queue in setup.queues.items()
-        if queue.rings
-    }
-
-
-def _read_sizes(host: Subject, pcie: Pcie) -> Values:
-    addresses = {port.pci_address.lower() for port in host.fact("ib_ports", tuple) or () if port.pci_address}
-    return {
-        ("", link.name, link.address): f"{link.max_read_bytes} bytes"
-        for link in pcie.links
-        if link.address in addresses and link.max_read_bytes
-    }
-
-
 def _acs(host: Subject, pcie: Pcie) -> Values:
     if host.wanted and host.wanted.tuning.gpu.acs:
         return FIXED
@@ -433,11 +396,7 @@ FIELDS: tuple[Field, ...] = (
               lambda gpu: gpu.pcie_gen_current if gpu.performance_state == "P0" else None,
               follows=("gpu_pcie_gen",)),
     gpu_alike("gpu_sm_clock", "each GPU's highest SM clock", _CARD, "sm_clock_max_mhz", "MHz"),
-    gpu_alike("gpu_memory_clock", "each GPU's highest memory clock", _CARD, "memory_clock_max_mhz", "MHz"),
     gpu_alike("gpu_power_max", "the most power that each GPU may be given", _CARD, "power_limit_max_w", "W"),
-    gpu_alike("gpu_power_default", "the power that each GPU is given by default", _CARD, "power_limit_default_w", "W"),
-    gpu_alike("gpu_pcie_host", "the PCIe generation that each GPU's slot has", _SLOT, "pcie_gen_host_max",
-              follows=("gpu_pcie_gen",)),
     gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
               odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
     alike("nvlink_domain", "the NVLink domain that hosts share: clique and cluster of their GPUs",
@@ -449,7 +408,6 @@ FIELDS: tuple[Field, ...] = (
           _settings, parts="GPU"),
     alike("gpu_order", "the GPUs' bus addresses, in the order of their numbers", _ORDER, "gpus", _order, absence=False),
     alike("gpu_nic_path", "how near each GPU is to each adapter", _PATHS, "gpu_topology", _paths, absence=False),
-    alike("gpu_affinity", "the processors near each GPU", _PATHS, "gpu_topology", _affinity, absence=False),
     alike("kernel", "the running kernel", "install the others' kernel there and boot it", "kernel",
           lambda _, it: it.release, unread=True),
     alike("os", "the distribution", "bring the hosts to one release", "kernel", lambda _, it: it.os_name or it.os_id),
@@ -465,12 +423,6 @@ FIELDS: tuple[Field, ...] = (
     alike("nic_firmware", "firmware of each interface, by driver", "update it there, then reboot", "nics",
           _firmware_of_nics, parts="interface"),
     alike("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there", "nics", _rates),
-    alike("nic_node", "the NUMA node of each interface", _PATHS, "nics",
-          _of_nics(lambda nic: None if nic.numa_node is None else f"NUMA node {nic.numa_node}"), absence=False),
-    alike("nic_queues", "queues of each interface", f"{_SET_THERE} (`ethtool -L`, the driver's options)", "nics",
-          _of_nics(lambda nic: f"{nic.rx_queues} rx, {nic.tx_queues} tx" if nic.rx_queues else None), absence=False),
-    alike("nic_rings", "rings of each interface", f"{_SET_THERE} (`ethtool -G`), or in the tuning", "nic_setup", _rings,
-          absence=False),
     alike("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", "nics", _mtus,
           status=Status.FAILED, absence=False),
     alike("netmask", "length of the networks' prefixes, by interface", _NETWORK, "nics",
@@ -483,18 +435,12 @@ FIELDS: tuple[Field, ...] = (
     alike("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", "ib_ports",
           lambda host, it: FIXED if rdma_of_profile(host) or has_returning_ports(host) else _port_rates(it),
           status=Status.FAILED),
-    alike("ib_spare_ports", "active RDMA ports and their rates, where they are more than the profile names",
-          "look at `ibstat` there", "ib_ports", _spare_rates, absence=False),
-    alike("ib_manager", "the subnet manager's lid, by InfiniBand port", _FABRIC, "ib_ports",
-          lambda _, it: {port.label: str(port.sm_lid) for port in _managed(it)}, absence=False, majority=True),
     alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids", _prefixes, absence=False,
           unread=True, majority=True),
     alike("pkeys", "the partitions of InfiniBand ports", "correct the manager's partitions", "pkeys", _partitions,
           status=Status.FAILED),
     alike("flow_control", "PFC and ECN of RoCE interfaces", f"{_SET_THERE}, and on the switch's port", "flow_control",
           lambda _, it: {name: str(each) for name, each in it.interfaces.items()}, absence=False, unread=True),
-    alike("read_request", "PCIe MaxReadReq of each RDMA adapter", f"{_SET_THERE} (`setpci`, mlxconfig, firmware)",
-          "pcie ib_ports", _read_sizes, parts="adapter"),
     alike("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic", "pcie", _acs,
           unread=True),
     alike("cpu", "processors and NUMA nodes", _LOST_PART, "cpu numa", _processors, unread=True,
@@ -506,9 +452,6 @@ FIELDS: tuple[Field, ...] = (
           unread=True),
     alike("nvme_disks", "NVMe disks, by model", "look for a disk that is gone (`nvme list`, `dmesg`) or was exchanged",
           "firmware", lambda _, it: _counted(it.drives), unread=True),
-    alike("drives", "drives, NVMe and others", "look for a drive that is gone (`lsblk`, `dmesg`)", "drives",
-          lambda _, it: _counted("NVMe" if "nvme" in name else "SATA or SAS"
-                                 for name in (*(each.name for each in it.drives), *it.silent))),
     alike("huge_pages", "memory that is reserved for huge pages", f"{_SET_THERE} (vm.nr_hugepages)", "memory",
           lambda _, it: _text_or_none(it.huge_pages_mib and f"{it.huge_pages_mib} MiB")),
     alike("shm", "the size of /dev/shm against the memory", f"{_SET_THERE} (size= in /etc/fstab)", "memory",

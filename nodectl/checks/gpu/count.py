@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
 from nodectl.common.counting import counted
-from nodectl.facts.board import Pcie, PcieLink
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
+from nodectl.facts.parsers.linux.lspci_acs import PcieLink
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same, short_form

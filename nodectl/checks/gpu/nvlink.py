@@ -23,7 +23,7 @@ ORDER = 100
 _RESET = (
     "reset all GPUs of the node together (fabric manager stopped), or reboot; if it comes back, look at the baseboard"
 )
-# one bridge carries these, where it carries most: A100 and H100 take one to three of them
+# one bridge carries these, if it carries most: A100 and H100 take one to three of them
 _BRIDGE_LINKS = 4
 # nvidia-smi counts what the link mended and what it could not alike
 _COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
@@ -61,7 +61,7 @@ NVLINK_COUNT = Check(
     "nvlink_count",
     looks_at="nvidia-smi nvlink -s",
     fires="fewer active links than the other GPUs of its kind; warning with `auto`, if all have fewer than the module",
-    expected="as many on each, and on a module all, but of an SXM2 module those that its carrier or VM joins",
+    expected="as many on each, and on a module all",
     remedy=_RESET,
 )
 NVLINK_SPEED = Check(
@@ -129,7 +129,7 @@ def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> 
     # one text stands for all links of a GPU that uses none of them
     if "inactive" in actual.lower():
         joined = [other for other in gpus if other.name == gpu.name and _active(other)]
-        if _is_linked(host) or (joined and not _is_bridged(gpu) and not _by_carrier(joined)):
+        if _is_linked(host) or (joined and not _is_optional(gpu)):
             return _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, "inactive: all links", "reset GPU")
         status = Status.SKIPPED
     return host.finding(
@@ -157,23 +157,15 @@ def _few(host: Subject, gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
         most = max(map(_active, alike), default=0)
         if _is_linked(host):
             few += [gpu for gpu in alike if _active(gpu) < most or not most]
-        elif not _by_carrier(alike):
-            few += [gpu for gpu in alike if _active(gpu) < most and (_active(gpu) or not _is_bridged(gpu))]
+        elif not any(map(_is_optional, alike)):
+            few += [gpu for gpu in alike if _active(gpu) < most]
     return few
 
 
-def _is_bridged(gpu: NvLinkGpu) -> bool:
-    """Tell whether the GPU has NVLink only with a bridge, which may join some of several."""
+def _is_optional(gpu: NvLinkGpu) -> bool:
+    """Tell whether a bridge, the carrier board of an SXM2 module or a VM decides which links of the GPU are joined."""
     model = model_of(gpu.name or "")
-    return bool(model and model.bridge)
-
-
-def _by_carrier(gpus: Sequence[NvLinkGpu]) -> bool:
-    """Tell whether the carrier board of SXM2 modules, or a VM that has some of them, joins few of their links.
-
-    No NVSwitch stands between them: of two or four of eight modules each has another number, and none has all six.
-    """
-    return all("SXM2" in (gpu.name or "") for gpu in gpus) and 0 < max(map(_active, gpus), default=0) < _built(gpus)
+    return "SXM2" in (gpu.name or "") or bool(model and model.bridge)
 
 
 def _active(gpu: NvLinkGpu) -> int:
@@ -193,20 +185,20 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
     most = max(counts.values())
     few = [gpu.index for gpu in _few(host, nvlink.gpus)]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    if by_carrier := _by_carrier(nvlink.gpus):
-        actual = f"{', '.join(str(count) for count in counts.values())} of {_built(nvlink.gpus)}"
     status, built = failed_unless(not few), _built(nvlink.gpus)
-    if not few and 0 < most < built and not (by_carrier and not _is_linked(host)):
+    if not few and 0 < most < built:
         status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
     yield host.finding(NVLINK_COUNT, status, actual=actual)
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
-    """Return the links of the kind that the GPUs are; 0 for several kinds, and where several bridges go on a card."""
-    models = [model_of((gpu.name or "").removesuffix("-LS")) for gpu in gpus]
-    sizes = {model.nvlink[1] if model and model.nvlink else 0: bool(model and model.bridge) for model in models}
-    ((links, bridged),) = sizes.items() if len(sizes) == 1 else ((0, False),)
-    return 0 if bridged and links > _BRIDGE_LINKS else links
+    """Return the links of the GPUs' kind; 0 for several kinds, SXM2 modules, and cards that take several bridges."""
+    models = {gpu.name: model_of(gpu.name or "") for gpu in gpus}
+    if len(models) != 1 or "SXM2" in (gpus[0].name or ""):
+        return 0
+    (model,) = models.values()
+    links = model.nvlink[1] if model and model.nvlink else 0
+    return 0 if model and model.bridge and links > _BRIDGE_LINKS else links
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:

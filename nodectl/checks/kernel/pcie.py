@@ -8,8 +8,9 @@ from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, ju
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of, training_names
-from nodectl.facts.board import Pcie, PcieLink
+from nodectl.facts.board import Pcie
 from nodectl.facts.parsers.linux.dmesg import Dmesg
+from nodectl.facts.parsers.linux.lspci_acs import PcieLink
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

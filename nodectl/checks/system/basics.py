@@ -40,7 +40,7 @@ def clock(host: Subject) -> Iterator[Finding]:
     if clock:
         # the true offset is within error_s above offset_s: only what is off for certain counts
         off_s = max(0.0, clock.offset_s, -(clock.offset_s + clock.error_s))
-        offset = _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
+        offset = _offset(host, off_s)
         yield offset if offset.status is not Status.OK or host.shares("clock") else _if_certain(host, clock, offset)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the host shares its machine's clock"
@@ -51,7 +51,7 @@ def clock(host: Subject) -> Iterator[Finding]:
     else:
         yield from host.unread(CLOCK, sync)
     if service and service.own_clock:
-        yield from _service(host, service)
+        yield _service(host, service)
 
 
 def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
@@ -64,23 +64,19 @@ def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
     return replace(finding, status=Status.UNKNOWN, actual=actual, remedy=remedy)
 
 
-def _service(host: Subject, service: TimeService) -> Iterator[Finding]:
-    """One service keeps the clock, and is content with it itself."""
+def _service(host: Subject, service: TimeService) -> Finding:
+    """Return whether one service keeps the clock."""
     status = warning_unless(len(service.services) == 1)
     actual = ", ".join(service.services) or "none"
     remedy = "keep one time service, and disable the others" if service.services else _INSTALL
-    yield host.finding(CLOCK, status, "service", expected="one time service", actual=actual, remedy=remedy)
-    if service.offset_s is not None:
-        actual = f"{service.offset_s:+.6f} s off, says {service.services[0]}"
-        yield _offset(host, "service offset", abs(service.offset_s), actual, "its time servers")
+    return host.finding(CLOCK, status, "service", expected="one time service", actual=actual, remedy=remedy)
 
 
-def _offset(host: Subject, subject: str, off_s: float, actual: str, reference: str) -> Finding:
+def _offset(host: Subject, off_s: float) -> Finding:
     least, most = host.threshold(CLOCK_WARNING_S_LIMIT), host.threshold(CLOCK_FAILED_S_LIMIT)
     status = Status.OK if off_s < least else Status.FAILED if off_s >= most else Status.WARNING
-    return host.finding(
-        CLOCK, status, subject, expected=f"within {least:g} s of {reference}", actual=actual, remedy=_INSTALL
-    )
+    expected, actual = f"within {least:g} s of ours", f"{off_s:.1f} s off"
+    return host.finding(CLOCK, status, "offset", expected=expected, actual=actual, remedy=_INSTALL)
 
 
 # Tools that did not end in time or printed without end: one finding each, in the place of all that they would tell.
@@ -104,7 +100,7 @@ HUNG = Check(
 
 # keys of commands that tell of a promise begin so
 _OF_GPUS = ("nvidia-smi", "dmesg")
-_OF_RDMA = ("ib-sysfs", "ibstat", "ibv-devinfo", "rdma-link", "show-gids")
+_OF_RDMA = ("ib-sysfs", "ibstat", "ibv-devinfo", "rdma-link")
 _OF_MOUNTS = ("mounts",)
 
 

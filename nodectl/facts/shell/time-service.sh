@@ -10,7 +10,7 @@ if [ -n "$first" ]; then
 else
   [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] && echo own || echo shared
 fi
-found=' ' chrony= timesyncd= ntp=
+found=' '
 for each in /proc/[0-9]*/comm; do
   read -r name 2>/dev/null <"$each" || continue
   case $name in @cases@) found="$found$name " ;; esac
@@ -18,7 +18,3 @@ done
 for name in @names@; do
   case $found in *" $name "*) printf 'service %s\n' "$name" ;; esac
 done
-! command -v chronyc >/dev/null || chrony=$(chronyc -n -c tracking 2>/dev/null)
-[ ! -d /run/systemd/system ] || timesyncd=$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')
-! command -v ntpq >/dev/null || ntp=$(ntpq -c rv 2>/dev/null | tr '\n' ' ')
-printf 'chrony %s\ntimesyncd %s\nntp %s\n' "$chrony" "$timesyncd" "$ntp"

@@ -11,9 +11,7 @@ from nodectl.facts.parsers.nccl.nccl_log import (
     NcclChoice,
     NcclLog,
     NcclNet,
-    NcclPaths,
     parse_nccl_log,
-    parse_nccl_paths,
 )
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -43,7 +41,6 @@ class HostLog:
 
     host: str
     log: NcclLog | None
-    paths: NcclPaths | None
     unread: str = ""
 
 
@@ -51,11 +48,11 @@ def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
     """Return the log of all ranks of a host."""
     text = "\n".join(lines)
     if not text.strip():
-        return HostLog(host, None, None, "NCCL wrote no log")
+        return HostLog(host, None, "NCCL wrote no log")
     try:
-        return HostLog(host, parse_nccl_log(text), parse_nccl_paths(text))
+        return HostLog(host, parse_nccl_log(text))
     except ParseError as error:
-        return HostLog(host, None, None, error.message)
+        return HostLog(host, None, error.message)
 
 
 def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int = 1) -> NcclChoice | None:
@@ -96,7 +93,7 @@ def _logged(log: NcclLog, collective: str, size_bytes: int, ranks: int) -> int:
 
 def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
     """Return what goes into each measurement: by host where they differ."""
-    paths_of = {log.host: log.paths for log in logs if log.paths and log.log}
+    paths_of = {log.host: log.log for log in logs if log.log}
     if not paths_of:
         return {}
     return {
@@ -115,19 +112,19 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
     }
 
 
-def _nics(paths: NcclPaths) -> list[str]:
+def _nics(paths: NcclLog) -> list[str]:
     return sorted({net.name for net in paths.nets if net.name})
 
 
-def network(paths: NcclPaths) -> str | None:
+def network(paths: NcclLog) -> str | None:
     """Return `NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
     return ", ".join(f"NET/{net}" for net in dict.fromkeys(net.net for net in paths.nets)) or None
 
 
 def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
     """One host; `alone`: no other takes part, `adapter`: these NICs only were asked for."""
-    host, paths = host_log.host, host_log.paths
-    if paths is None or host_log.log is None:
+    host, paths = host_log.host, host_log.log
+    if paths is None:
         remedy = "is NCCL_DEBUG_FILE writable there, and NCCL newer than 2.4?"
         actual = f"not known which way it goes: {host_log.unread}"
         yield _finding(host, Status.UNKNOWN, "nccl log", "", actual, remedy)
@@ -142,12 +139,12 @@ def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -
         actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(paths)}"
         remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
         yield _finding(host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
-    texts = list(dict.fromkeys(warning.text for warning in host_log.log.warnings))
+    texts = list(dict.fromkeys(warning.text for warning in paths.warnings))
     for text in texts[:_SHOWN_WARNINGS]:
         yield _finding(host, Status.WARNING, "nccl warning", "", text, "")
 
 
-def _network(host: str, paths: NcclPaths, route: Route, adapter: str) -> Iterator[Finding]:
+def _network(host: str, paths: NcclLog, route: Route, adapter: str) -> Iterator[Finding]:
     """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
     if not paths.nets and not any(transport.startswith(_NO_NETWORK) for transport in paths.transports):
         actual = "the log names no channel that leaves the host, so the network is not proven"
@@ -194,7 +191,7 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
         yield _finding(host, Status.WARNING, "adapters", expected, actual, remedy)
 
 
-def _cause(paths: NcclPaths) -> str:
+def _cause(paths: NcclLog) -> str:
     """Return the remedy for a setting that forbids RDMA; empty if none does."""
     if paths.environment.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         return "NCCL_IB_DISABLE is set: take it out of nccl.conf and the environment (nodectl_nccl_env)"

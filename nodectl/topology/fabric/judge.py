@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import inf
 from typing import Any, TypeVar
 
@@ -279,19 +278,6 @@ def _label(port: Attachment) -> str:
     return port.rail or port.nic
 
 
-def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Return host → switch → its NICs there, where it has more than one."""
-    names = names_of(graph)
-    nics_on: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for port in graph.attachments:
-        nics_on[port.host][names[port.switch]].append(port.nic)
-    several = {
-        host: {switch: tuple(sorted(nics, key=natural)) for switch, nics in switches.items() if len(nics) > 1}
-        for host, switches in nics_on.items()
-    }
-    return {host: several[host] for host in sorted(several, key=natural) if several[host]}
-
-
 # the host of a finding that blames no single one
 FABRIC = "fabric"
 MAX_HOPS = 3
@@ -498,44 +484,6 @@ def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
             )
 
 
-def odd_sharing(shared: Mapping[str, Mapping[str, tuple[str, ...]]], homes: Mapping[str, object]) -> Iterator[Finding]:
-    """Hosts with several NICs on one switch where most have each NIC on a switch of its own; else how it is built."""
-    does = {host: host in shared for host in homes}
-    for host in [host for host in differing(does) if host in shared]:
-        yield _warning(
-            host,
-            "fabric_shared_switch",
-            actual=_shared(shared[host]),
-            expected="each NIC on a switch of its own, as on the other hosts",
-            remedy="are two cables crossed?",
-        )
-    if shared and majority(does) is not False and not differing(does):
-        first = next(iter(shared))
-        yield Finding(
-            FABRIC,
-            "fabric_shared_switch",
-            Status.OK,
-            actual=f"all hosts have several NICs on one switch, as {first}: {_shared(shared[first])}",
-        )
-
-
-def few_uplinks(loads: Sequence[SwitchLoad]) -> Iterator[Finding]:
-    """Switches with fewer cables upwards than most of their tier."""
-    for _, same_tier in groupby(sorted(loads, key=lambda load: load.tier), key=lambda load: load.tier):
-        tier = list(same_tier)
-        usual = majority({load.switch: load.ports_up for load in tier})
-        for load in tier:
-            if usual is not None and load.ports_up < usual and load.tier:
-                yield _warning(
-                    FABRIC,
-                    "fabric_uplinks",
-                    subject=load.switch,
-                    actual=counted(load.ports_up, "live cable to other switches", "live cables to other switches"),
-                    expected=f"{usual}, as most of tier {load.tier}",
-                    remedy="look for ports that are down on it",
-                )
-
-
 def _warning(host: str, check: str, **said: Any) -> Finding:
     """Return a finding with these fields, by default a warning; of a host, unless that is FABRIC."""
     of_host = {} if host == FABRIC else {"kind": "host", "hosts": (host,)}
@@ -550,10 +498,6 @@ def _rate(gbit_s: float, speed: str) -> str:
     return f"{gbit_s:g} Gbit/s ({speed})" if speed else f"{gbit_s:g} Gbit/s"
 
 
-def _shared(switches: Mapping[str, tuple[str, ...]]) -> str:
-    return "; ".join(f"{', '.join(nics)} on {switch}" for switch, nics in switches.items())
-
-
 def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = MAX_HOPS) -> Fabric:
     """All that can be told from the graph; hosts of which nothing is known come last, as `order` has them."""
     homes = homes_of(graph)
@@ -565,7 +509,7 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         worst = Farthest(0, graph.direct[0])
     names = names_of(graph)
     path = tuple(names.get(place, place) for place in worst.path)
-    loads, rails, shared = loads_of(graph), rails_of(graph), shared_switches(graph)
+    loads, rails = loads_of(graph), rails_of(graph)
     findings = (
         *too_far(graph, worst.hops, path, max_hops, complete=complete),
         *apart(parts),
@@ -573,10 +517,8 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         *unseen(graph),
         *odd_hosts(graph),
         *crossed_cables(graph, rails),
-        *odd_sharing(shared, homes),
         *slow_ports(graph),
         *slow_trunks(graph),
-        *few_uplinks(loads),
     )
     rest = [host for host in (*order, *sorted((*graph.hosts, *graph.missing), key=natural)) if host not in homes]
     return Fabric(
@@ -586,7 +528,6 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         witness=path,
         rank_order=(*rank_order(distances, homes), *dict.fromkeys(rest)),
         rails=rails.rails,
-        shared_switches=shared,
         parts=tuple(parts) if len(parts) > 1 else (),
         findings=findings,
     )

@@ -7,14 +7,10 @@ import pytest
 from nodectl.errors import ParseError
 from tests.facts.parsers.tool_outputs import PARSERS, tool_output
 
-APPS = tool_output("compute-apps", "comma-and-refused.txt")
-DIAG = tool_output("dcgmi-diag", "table-3.txt")
 DIAG_JSON = tool_output("dcgmi-diag", "json-3.txt")
 LEAF, SPINE, HOST = "2c5eab0300b87b40", "2c5eab0300c26280", "e09d7303007a4bd8"
 LEAF_BLOCK = "".join(tool_output("ibnetdiscover", "aggregation-node.txt").splitlines(keepends=True)[5:14])
 IBSTAT = tool_output("ibstat", "infiniband-and-ethernet.txt")
-IBSTATUS = tool_output("ibstatus", "infiniband-and-ethernet.txt")
-IBSTATUS_HEAD = "Infiniband device 'mlx5_3' port 1 status:\n\t"
 DEVINFO = tool_output("ibv-devinfo", "inbox.txt")
 DEVINFO_HEAD, DEVINFO_PORT = DEVINFO[: DEVINFO.index("\t\tport:")], DEVINFO[DEVINFO.index("\t\tport:") :]
 IPERF3 = tool_output("iperf3", "forward.txt").splitlines(keepends=True)
@@ -22,19 +18,10 @@ GPU = "00:05.0 3D controller: NVIDIA Corporation X\n\tControl: I/O-\n"
 WHO = "node-a:41001:41023 [0] "
 HEADER = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
 ROW = "1024 256 float sum -1 37.89 0.03 0.05 0 35.31 0.04 0.06 0\n"
-TORN = "gpu-7:71:72 [3] NCCL INFO Connected all rings"
-TORN_ROW = f"{HEADER}  1024  256  float  sum  -1{TORN}\n"
 TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
     #  in group  per comm  per node  per comm  in group
 """
 RAS_ERRORS = tool_output("ncclras", "errors-alone.txt")
-
-
-def ras_document(**changes: object) -> str:
-    """Return a document of ncclras whose first communicator is changed."""
-    found = json.loads(tool_output("ncclras", "two-missing-json.txt"))
-    found["communicators"][0].update(changes)
-    return json.dumps(found)
 
 
 BANDWIDTH = tool_output("nvbandwidth", "latency-and-waived.txt")
@@ -44,7 +31,6 @@ LOCAL_COPY = (
 SMI = tool_output("nvidia-smi", "two.txt")
 SMI_TABLE = tool_output("nvidia-smi", "shared-memory.txt").splitlines(keepends=True)
 SMI_HEAD, SMI_ROWS = "".join(SMI_TABLE[:6]), "".join(SMI_TABLE[6:8])
-LIST = tool_output("nvidia-smi-list", "lost-and-mig.txt")
 LINKS = tool_output("nvidia-smi-nvlink", "status-with-gaps.txt")
 LINK_ERRORS = tool_output("nvidia-smi-nvlink", "errors-with-gaps.txt")
 P2P = tool_output("nvidia-smi-p2p", "refused.txt")
@@ -57,19 +43,10 @@ HEADER_LAT = (
     " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
     "   99% percentile[usec]   99.9% percentile[usec] \n"
 )
-GIDS_HEADER = (
-    "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n"
-)
-MAPPED = "0000:0000:0000:0000:0000:ffff:0a60:531a"
-OURS = "torch.distributed.elastic: started\n"
-SUMMARY = tool_output("torchrun-log", "summary.txt")
 
 REFUSED = {
-    "compute-apps": [("No devices were found\n", "No devices"), (APPS + "2026/07/03 08:33:53.650, GPU-1\n", "line 4")],
     "dcgmi-diag": [
         ("Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
-        (DIAG[: DIAG.index("Fail ")], "line 10.*cut"),
-        (DIAG.replace("Pass  ", "Pale  ", 1), "line 9.*'Pale' does not begin with"),
         (json.dumps({"DCGM GPU Diagnostic": {"runtime_error": "Detected unsupported GPU"}}), "Detected unsupported"),
         (json.dumps({"DCGM Diagnostic": {"test_categories": [3]}}), "'3' is no object"),
         (DIAG_JSON[:-9], "line 1"),
@@ -84,53 +61,24 @@ REFUSED = {
         ("-- Нет записей --\n", "it printed no log: -- "),
     ],
     "fabricmanager-log": [("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's")],
-    "ibdev2netdev": [
-        ("mlx5_0 port 1 ==> ib", "line 1.*cut"),
-        ("mlx5_0 port 1", "line 1.*cut"),
-        ("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 <==", "line 2.*cut"),
-        ("0000:0c:00.0 mlx5_0 (MT4123 - M) CX fw 20.35 port 1 (ACTIVE) ==> ib0 (U", "line 1.*cut"),
-        ("0000:0c:00.0 mlx5_0 (MT4123 - M) CX fw 20.35 port", "line 1.*cut"),
-    ],
     "ibnetdiscover": [
         ("src/ibnetdisc.c:803; can't open MAD port ((null):0)", "can't open MAD port"),
         ("/usr/sbin/ibnetdiscover: iberror: failed: discover failed", "discover failed"),
-        ("# Topology file: generated on Wed", "no node"),
         ('[1]\t"H-1"[1](1) # "x" lid 1 4xNDR', "line 1.*missing"),
         (f'Switch\t65 "S-{LEAF}', "line 1.*cut"),
         (f'Switch\t65 "H-{LEAF}"', "line 1.*is no 'H'"),
         (LEAF_BLOCK + '[2]\t"S-2c5ea', r"line 10: '\[2\].*cut"),
-        (LEAF_BLOCK + "[2]", "line 10.*cut"),
-        (LEAF_BLOCK + f'[2]\t"S-{SPINE}"[3]\t\t# "spine', "line 10.*cut"),
         (LEAF_BLOCK + f'[2]\t"S-{SPINE}"[3]\t\t# "spine" lid 4 4xN', "line 10.*speed 'N' is cut"),
         (LEAF_BLOCK + f'[2]\t"S-{HOST}"[3]\t\t# "x" lid 4 4xNDR', "line 10.*both"),
-        (f"SW    24  1 0x{SPINE} 4x SDR - CA", "line 1.*cut"),
-        (f"SW    24  1 0x{SPINE}", "line 1.*cut"),
     ],
     "ibstat": [
         ("ibpanic: [7] main: can't init UMAD library", "can't init UMAD library"),
-        ("ibwarn: [1] x\nibpanic: [7] main: can't list IB device names: (No such file)", "can't list IB device names"),
-        ("nothing of it", "no adapter"),
         ("CA 'mlx5", "line 1.*name is cut"),
         (IBSTAT + "CA 'mlx5_2'\n\tPort 1:\n\t\tSta", "line 3[0-9]: .*Sta.*cut"),
         (IBSTAT.replace("Rate: 400", "Rate: 4x0"), "line 11.*4x0"),
-        (IBSTAT.replace("Rate: 400", "Rate:"), "line 11.*no value"),
         (IBSTAT.replace("State: Active", "State: Act"), "line 9.*cut"),
-        (IBSTAT.replace("Base lid: 75", "Base lid: 7 5"), "line 12"),
         (IBSTAT.replace("0x946dae0300cde72e", "0x946dae03"), "line 16.*16 digits"),
         (IBSTAT.replace("Base lid: 75", "Base lid: " + "9" * 100), "line 12"),
-    ],
-    "ibstatus": [
-        ("Fatal error:  No devices", "No devices"),
-        ("cat: nothing", "no port"),
-        (IBSTATUS.replace("port 1 status:", "port"), "line 1.*cut"),
-        (IBSTATUS.replace("200 Gb/sec (2X NDR)", "200 Gb"), "line 7"),
-        (IBSTATUS.replace("4: ACTIVE", "4: ACT"), "line 5.*cut"),
-        (IBSTATUS.replace("4: ACTIVE", ""), "line 5.*cut"),
-        (IBSTATUS + "Infiniband device 'a' port 1 status:\n\tphys st", "phys st.*cut"),
-        (IBSTATUS.replace("0x80", "0xzz"), "line 3.*no whole number"),
-        (f"{IBSTATUS_HEAD}state:\t\t 4", "line 2: .*the row is cut"),
-        (f"{IBSTATUS_HEAD}phys state:\t 5", "line 2: .*the row is cut"),
-        (f"{IBSTATUS_HEAD}default gid:\t fe80:0000:0000:0000:71", "line 2: .*the row is cut"),
     ],
     "ibv-devinfo": [
         ("No IB devices found\n", "No IB devices found"),
@@ -145,12 +93,12 @@ REFUSED = {
         (DEVINFO_HEAD + DEVINFO_PORT + "\t\tport:\t2\n\t\t\tmax_m", "max_m.*cut"),
     ],
     "iperf3": [
-        ('{"end": {"sum_sent": {"bits_per_second": "fast"}}}', "'bits_per_second' is 'fast'"),
+        ('{"end": {"sum_received": {"bits_per_second": "fast"}}}', "'bits_per_second' is 'fast'"),
         ('{"end": {"sum_sent": [1]}}', "'sum_sent'.*not an object"),
         ('{"end": {"streams": [1]}}', "'streams'.*list of objects"),
         ('{"end": {"streams": [{"sender": {"mean_rtt": true}}]}}', "'mean_rtt'"),
         ('{"error": "x", "start": {"test_start": {"num_streams": 1.5}}}', "whole number"),
-        ('{"end": {"sum_sent": {"bits_per_second": 1e999}}}', "'bits_per_second' is 'inf'"),
+        ('{"end": {"sum_received": {"bits_per_second": 1e999}}}', "'bits_per_second' is 'inf'"),
         ('{"end": ' + "[" * 100_000, "line 1"),
         ('{"other": 1}', "line 1: .*no JSON document of this tool"),
         ('{"end": []}', "line 1: .*no JSON document of this tool"),
@@ -159,33 +107,24 @@ REFUSED = {
     ],
     "lldpctl": [
         ("", "empty"),
-        (" \n", "empty"),
         ("lldpctl: unable to connect to socket /run/lldpd.socket", "unable to connect"),
         ('{"lldp": {"interface": [', "not JSON"),
-        ("[" * 100_000, "not JSON"),
         ("{}", "no 'lldp'"),
-        ('{"lldp": 3}', "lldp"),
         ('{"lldp": {"interface": [3]}}', "interface"),
         ('{"lldp": {"interface": {"eth0": 3}}}', "eth0"),
-        ('{"lldp": {"interface": {"eth0": {"chassis": 7}}}}', "chassis"),
         ('{"lldp": {"interface": {"eth0": {}}}}', "eth0"),
     ],
     "lspci-acs": [
         ("bash: lspci: command not found\n", "no PCI device"),
         ("00:00.0 Host bridge: Intel\n00:01.0 PCI bridge: Intel\n", "lspci -vvv"),
-        ("00:01.0 PCI bridge: Intel\n\tFlags: bus master, fast devsel\n", "lspci -vvv"),
-        ("\t\tACSCtl:\tSrcValid+\n", "no PCI device"),
         (f"{GPU}00:06.0 PCI bri", "line 3: '00:06.0 PCI bri': a device without"),
-        (f"{GPU}00:06.", "line 3: '00:06.': a device without"),
         (f"{GPU}\t\tLnkSta:\tSpeed 8GT/s, Wid\n", "line 3: .*a link without its speed and width"),
-        (f"{GPU}\t\tLnkCap:\tPort #0, Spe\n", "line 3: .*a link without"),
         (f"{GPU}\t\tACSCtl:\tSrcValid+ TransBl\n", "line 3: .*ACS flags that are cut"),
     ],
     "nccl-log": [
         ("epoch 1 loss 2.3\n", "line 1: 'epoch 1 loss 2.3': no line of NCCL's"),
         (f"{WHO}NCCL INFO AllReduce: 8388608 Bytes -> Algo RI", "line 1: .*cut"),
         (f"{WHO}NCCL INFO AllReduce: 8388608 Bytes -> Algo 9 proto 1 time 1", "no name is known for number 9"),
-        (f"{WHO}NCCL INFO AllReduce: 83x8 Bytes -> Algo RING proto LL channel", "line 1"),
     ],
     "nccl-tests": [
         ("bash: all_reduce_perf: command not found\n", "it did not run: bash: all_reduce_perf: command not found"),
@@ -194,27 +133,17 @@ REFUSED = {
             "node: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'\n",
             "failed before it began: .*no CUDA-capable",
         ),
-        ('{"identifier": "nccl-tests structured output"}\n', "no output of an nccl-tests program"),
         (HEADER + ROW.replace(" 35.31 0.04 0.06 0", ""), "line 2: .*a row that is cut"),
         (HEADER + ROW.rstrip()[:-4], "line 2: .*a row without its root, or cut"),
-        (ROW.rstrip()[:-4], "line 1: .*'-1' is no value of time"),
         (ROW.rstrip().replace(" 0.06 0", " N/A").replace("-1", "0"), "line 1: .*a bandwidth in no time"),
-        (HEADER + "8388608\n", "line 2: '8388608': a row that is cut"),
         (HEADER + ROW + "8388608 20971", "line 3: .*a row that is cut"),
         (HEADER + ROW.replace("0.03", "0.x3"), "line 2: .*'0.x3' is no value of algbw"),
-        (HEADER + ROW.replace("1024", "10x4"), "line 2: .*a row without size"),
-        (HEADER + ROW.replace("-1 37.89", "-137.89"), "line 2"),
         ("#  Rank  0 Group  0 Pid  9822 on node-a dev", "line 1: .*a rank without"),
         (HEADER + ROW + "# Out of bounds values : 0", "line 3: .*a summary that is cut"),
-        (HEADER + ROW + "# Avg bus bandwidth    : ", "line 3: .*a summary that is cut"),
         (HEADER + ROW + "# Avg bus bandwidth    : 2.x\n", "line 3: .*no bandwidth"),
         *(
             (f"{HEADER[:-1]} timestamp\n{ROW[:-1]} {cut}\n", "line 2.*cut")
             for cut in ("2026-03-04", "05:06:07", "", "7")
-        ),
-        *(
-            (f"{TORN_ROW}{rest}", "line 2: .*1024.*a log line cut off")
-            for rest in ("", "  2048  512  float  sum  -1  1 2 3 0 4 5 6 0\n", f"  2048  512  float  sum  -1{TORN}\n")
         ),
     ],
     "ncclras": [
@@ -223,17 +152,10 @@ REFUSED = {
             "got no answer: Connecting",
         ),
         (f"{TABLE}    0         8         4 ", "line 3: .*cut"),
-        (f"{TABLE}    0  99999999         4  1 2 3 RUNNING OK", "line 3"),
         (f"{TABLE}    0    999999         4  1 2 3 RUNNING OK", "of more than a job can have"),
         (f"{TABLE}    0  1  4  8  32  32  RUNNING  MISMATCH\n#0-0 (27a0", "line 4: .*a communicator that is cut"),
         (f"{TABLE}    0  1  4  8  32  32  RUNNING  OK\n#7-0 (27a0) MISMATCH", "not in the table"),
         (f"{TABLE}    0  1  4  8  32  32  RUNNING  OK\n  Process 34 on no", "line 4: .*a process or rank that is cut"),
-        ("Job summary\n===========\n      4          8   ", "line 3: .*a summary of the job that is cut"),
-        ('{"nccl_version": "2.29", "communicators": [', "line 1: .*no whole JSON"),
-        ('{"other": 1}', "JSON without a list of communicators"),
-        (ras_document(size="three"), "'size' is 'three', not a whole number"),
-        (ras_document(ranks=7), "'ranks' is '7', not a list of objects"),
-        (ras_document(missing_ranks=[{"host": "a"}]), "'rank' is missing"),
         (RAS_ERRORS[: RAS_ERRORS.index(" managing")], "line 6: .*cut"),
     ],
     "nvbandwidth": [
@@ -241,9 +163,6 @@ REFUSED = {
         (BANDWIDTH + LOCAL_COPY, "line 39.*1 value under 2"),
         (BANDWIDTH.replace("54.25", "54,25"), "line 13.*'54,25' is no number"),
         (BANDWIDTH.replace("SUM host_to_device_memcpy_ce 109.61", "SUM host_to_dev"), "line 15.*cut"),
-        (json.dumps({"nvbandwidth": {"error": "no CUDA device"}}), "no CUDA device"),
-        (json.dumps({"nvbandwidth": {"testcases": [{"name": "a", "bandwidth_matrix": [["x"]]}]}}), "'x' is no number"),
-        (json.dumps({"nvbandwidth": {"testcases": [{"name": "a", "bandwidth_matrix": 3}]}}), "no list of rows"),
     ],
     "nvidia-smi": [
         (SMI[: SMI.index("/  81559MiB")], "line 9.*second row of this GPU is cut"),
@@ -256,20 +175,11 @@ REFUSED = {
         (f"{SMI_HEAD}{SMI_ROWS}|   1  N\ufffd\ufffd|@@ 0000\n{SMI_TABLE[7]}", "row of a GPU is cut or garbled"),
         (SMI_HEAD + SMI_ROWS + SMI_TABLE[7], "no row with the name of its GPU stands before"),
     ],
-    "nvidia-smi-list": [
-        ("No devices were found\n", "No devices were found"),
-        (LIST[:60], "line 1"),
-        (LIST[: LIST.index(" (UUID: MIG-0")], "line 2"),
-        ("  MIG 3g.40gb     Device  0: (UUID: MIG-1)\n", "line 1"),
-        ("Unable to determine the device handle for GPU0000:25:00.0: Unknown Error\n", "GPU0000:25:00.0"),
-    ],
     "nvidia-smi-nvlink": [
         ("Link 0: 25 GB/s\n", "line 1"),
         (LINKS[: LINKS.index(" GB/s\n\t Link 1")], "line 2.*'.*25'"),
-        (LINKS[: LINKS.index("inactive")], "line 3"),
         (LINKS[: LINKS.index(": <inactive")], "line 3.*cut"),
         (LINK_ERRORS.replace("Errors: 3", "Errors: 3e"), "line 4.*no number"),
-        ("GPU 0: NVIDIA A100 (UUID: GPU-\n", "line 1"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "couldn't communicate"),
     ],
     "nvidia-smi-p2p": [
@@ -282,21 +192,14 @@ REFUSED = {
         ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 1\n", "version mismatch"),
         ("No devices were found\n", "No devices were found"),
         ("Unable to determine the device handle for GPU0000:25:00.0: Unknown Error\n", "GPU0000:25:00.0"),
-        ("log\nAttached GPUs : 8\n", "no 'GPU <bus id>' follows"),
         (SHORT.replace("Attached GPUs                             : 1", "Attached GPUs : many"), "line 4: .*many"),
         (SHORT.replace("0f:00.0", "0f:0"), "line 5: .*no PCI address"),
-        (SHORT.replace("00000000:0f:00.0", "zzz"), "line 5: .*no PCI address"),
         (SHORT.replace("81920 MiB", "81920 M"), "line 8: .*81920 M.*unit"),
-        (SHORT.replace("81920 MiB", "8192O MiB"), "line 8"),
         (SHORT.replace("33 C", ""), "line 11.*missing"),
         (SHORT[: -len(" C\n")], "line 11.*unit"),
-        (SHORT[: -len("p                  : 33 C\n")], "line 11.*cut"),
-        (SHORT[: -len(" 33 C\n")], "line 11.*cut"),
         (SHORT + "    Persistence Mode : Perhaps\n", "line 12.*neither"),
         (XML[: XML.index("920 MiB")], "line 9.*cut"),
-        (XML[: XML.index("_memory_usage>")], "line 8"),
         (XML.replace("00000000:0F:00.0", "0F"), "line 6.*PCI address"),
-        (XML.replace("81920 MiB", "many"), "line 9.*no number"),
         (XML.replace("</fb_memory_usage>", "</fb>"), "line 10"),
         (
             '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<nvidia_smi_log><gpu id="&b;"/>',
@@ -308,11 +211,9 @@ REFUSED = {
     "nvidia-smi-query": [
         ("0, NVIDIA H100, 81559 MiB\n", "line 1.*no header"),
         ("index, name\n0\n", "line 2.*1 columns"),
-        ("index, name\n0, NVIDIA, H100\n", "line 2.*3 columns"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "couldn't communicate"),
         ("Failed to initialize NVML: Driver/library version mismatch\n", "version mismatch"),
         ('Field "clocks.nonsense" is not a valid field to query.\n', "clocks.nonsense"),
-        ("Unable to determine the device handle for GPU2: Unknown Error\n", "GPU2: Unknown Error"),
         *(
             (f"index, memory.total [MiB]\n0, 81559 MiB\n1, {cell}", "line 3: .*the unit of memory.total is cut")
             for cell in ("81559 M", "81559 Mi")
@@ -325,7 +226,6 @@ REFUSED = {
         (TOPO[: TOPO.index("\t32-63")], "line 3.*cut before its CPU affinity"),
         (TOPO.replace("NV12\t X \tPIX", "NV12\t X \tPIK"), "line 3.*'PIK' under NIC0"),
         (TOPO.replace("GPU0\t X \tNV12", "GPU0\tNV12\t X "), "line 2.*diagonal"),
-        (TOPO.replace("NIC1\tSYS", "NIC9\tSYS"), "line 5.*no column is named NIC9"),
         *(
             (TOPO_APART.replace(cells, glued), "grew together")
             for cells, glued in (("0-31 0 N/A", "0-310 N/A"), ("32-63 1 N/A", "32-63 1N/A"), ("0-31 0 N/A", "0-310N/A"))
@@ -335,59 +235,22 @@ REFUSED = {
         ("bash: ib_write_bw: command not found", "line 1.*no run of perftest"),
         (tool_output("perftest", "ib_write_bw.help.txt"), "the program's help"),
         (tool_output("perftest", "ib_write_bw.output.client.txt"), "without --output"),
-        (tool_output("perftest", "err.no-host.server.txt"), "no run of perftest"),
         (HEADER_GBIT + " 65536      5000             92.42", "line 2: ' 65536.*columns"),
-        (HEADER_GBIT + " 65536", "line 2.*columns"),
-        (HEADER_GBIT + " 65536 5000 92.42 92.4.0 0.17", "line 2.*columns"),
-        (HEADER_GBIT + " 65536 5000 92.42 92.40 0.17 7", "line 2.*columns"),
         (HEADER_GBIT + " 65536 5000 92.42 92.40 0.17x", "line 2.*columns"),
-        (HEADER_GBIT + " 65536 50.5 92.42 92.40 0.17", "line 2.*columns"),
         (HEADER_LAT + " 2 1000 1.42 1.93 1.47 1.47 0.00 1.57", "line 2.*columns"),
         (" #bytes     #iterations    BW pe", "line 1.*header is cut"),
         (HEADER_LAT.replace("usec", "cycles"), "line 1.*cycles"),
-        (HEADER_GBIT.replace("Gb/sec", "parsec"), "line 1.*parsec"),
-        ("{\ntest_info: {\ntest: Send_BW_Test,\n},\nresults: {\nMsgSize: 65536,\nn_iter", "line 6.*cut"),
-        ("{\nresults: {\nMsgSize: 65536,\nn_iterations: 5x,\n", "line 4.*no number"),
-        ("results: {\nMsgSize: 8,\nn_iterations: 5,\nBW_peak: 1,\nBW_average: 1.5,\nMsgRate: 0.0,\n}", "no unit"),
-        ("Mtu : big\nSend BW Test\n", "line 1.*mtu 'big'"),
     ],
     "rdma-link": [
-        ("rdma: command not found", "line 1.*neither rows"),
+        ("rdma: command not found", "no row that begins.*command not found"),
         ("link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev", "line 1.*cut"),
-        ("link mlx5_0/1 state ACTIVE", "line 1.*cut"),
         ("link mlx5_0/1 sta", "line 1.*cut"),
-        ("link mlx5_0", "line 1.*cut"),
         ("x\nlink a/1 state ACTIVE physical_state LINK_UP lid x2", "line 2.*'x2' is no number"),
-        ('[{"ifname":"a","port":"1","state":"UP","physical_state":"UP"}]', "'port'"),
-        ('[{"ifname":"a","port":1,"physical_state":"UP"}]', "lacks"),
-        ('[{"ifname":"a",', "line 1"),
-    ],
-    "show-gids": [
-        (GIDS_HEADER + "mlx5_0\t1\t2\n", "line 3.*cut"),
-        (GIDS_HEADER + "mlx5_0\t1\n", "line 3.*cut"),
-        (GIDS_HEADER + "mlx5_0\t1\t2\tfe80:0000:00\n", "line 3.*cut"),
-        (GIDS_HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26", "line 3.*cut"),
-        (GIDS_HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv", "line 3.*cut"),
-        (GIDS_HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2", "line 3.*cut"),
-        (GIDS_HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2\tbond0 bond1", "line 3.*garbled"),
-    ],
-    "torchrun-log": [
-        ("epoch 1 loss 2.3\n", "line 1: .*no line of torch.distributed"),
-        (SUMMARY.split(" (local_rank")[0], "line 11: .*a rank that is cut"),
-        (SUMMARY.replace(" (pid: 77)", " (pi"), "line 12: .*a exitcode that is cut"),
-        (SUMMARY.replace("host      : a", "host      : "), "line 10: .*a host without its value"),
-        (OURS + "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpTy", "line 2: .*cut"),
-        (OURS + "[Rank 1] watchdog at work: 4486, last enqueued NCCL work: 44", "line 2: .*cut"),
-        (
-            OURS + "The client socket has timed out after 60s while trying to connect to 192.0",
-            "line 2: .*without its host and port",
-        ),
-        (OURS + "The client socket has timed out after 60s while trying to connect to a:99999", "99999 is no port"),
     ],
 }
 
 ROCM = "========== ROCm System Management Interface ==========\nGPU[0] : Temperature: 41.0c\n"
-for each in ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-list", "nvidia-smi-topo", "nvidia-smi-query"):
+for each in ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-topo", "nvidia-smi-query"):
     REFUSED[each].append((ROCM, "rocm-smi"))
 
 

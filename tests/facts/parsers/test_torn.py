@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,11 @@ from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.linux.lspci_acs import parse_lspci_acs
 from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.facts.parsers.rdma.interfaces import parse_rdma_link
-from nodectl.facts.parsers.rdma.ports import parse_ibstat, parse_ibstatus
+from nodectl.facts.parsers.rdma.link import parse_rdma_link
+from nodectl.facts.parsers.rdma.ports import parse_ibstat
 from nodectl.recordings.folder import bundled
-from tests.facts.parsers.tool_outputs import tool_output
+from tests.facts.parsers.test_outputs import OUTPUTS, id_of
+from tests.facts.parsers.tool_outputs import PARSERS, tool_output
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 NODE = bundled()["dgx-a100"] / "node01"
@@ -28,10 +31,9 @@ NODE = bundled()["dgx-a100"] / "node01"
     ("parse", "text", "head"),
     [
         (parse_ibstat, tool_output("ibstat", "two.txt"), "CA '"),
-        (parse_ibstatus, tool_output("ibstatus", "two.txt"), "Infiniband device"),
         (parse_rdma_link, tool_output("rdma-link", "two.txt"), "link "),
     ],
-    ids=["ibstat", "ibstatus", "rdma"],
+    ids=["ibstat", "rdma"],
 )
 def test_a_block_without_its_name_is_refused(
     parse: Callable[[str], object], text: str, head: str, garbage: str, which: int
@@ -57,16 +59,31 @@ def test_an_odd_line_hides_no_other() -> None:
     assert log.refused == 2
 
 
-def test_a_report_that_ends_between_two_lines_is_read_as_far_as_it_goes() -> None:
-    text = tool_output("nvidia-smi-q", "driver-390-faults.txt")
-    lines = text.splitlines(keepends=True)
-    first = next(number for number, line in enumerate(lines) if line.startswith("GPU 0"))
-    whole = as_document(parse_nvidia_smi_q(text))["gpus"][0]
-    lists = {"clock_event_reasons", "processes", "unavailable"}
-    for end in range(first + 1, len(lines)):
-        gpu = as_document(parse_nvidia_smi_q("".join(lines[:end])))["gpus"][0]
-        for name in gpu.keys() - lists:
-            assert gpu[name] in (None, whole[name]), (end, name)
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else ((None, item) for item in value)
+        for name, item in items:
+            yield from leaves(item, path if name is None else f"{path}/{name}")
+    elif value:
+        yield path, value
+
+
+# these count lines, say that the text is cut, or depend on what follows
+OF_THE_WHOLE = ("/is_cut", "/lines", "/error/kind", "/error/text", "/events/time", "/events/text")
+
+
+@pytest.mark.parametrize("path", [path for path in OUTPUTS if path.with_suffix(".json").exists()], ids=id_of)
+def test_a_text_that_ends_early_has_no_value_that_the_whole_lacks(path: Path) -> None:
+    parse, lines = PARSERS[path.parent.name], path.read_bytes().decode().splitlines(keepends=True)
+    whole = set(leaves(as_document(parse("".join(lines)))))
+    for end in range(1, len(lines), 1 + len(lines) // 40):
+        try:
+            part = as_document(parse("".join(lines[:end])))
+        except ParseError:
+            continue
+        # of a part that says so itself the last GPU counts for nothing
+        if not part.get("is_cut"):
+            assert [name for name, _ in set(leaves(part)) - whole if not name.endswith(OF_THE_WHOLE)] == [], end
 
 
 def test_hostile_text_neither_hangs_nor_harms() -> None:

@@ -5,15 +5,13 @@ from pathlib import Path
 
 from nodectl.facts.parsers.catalogue import parser_of, tools
 from nodectl.facts.parsers.linux.lldp import parse_lldp
-from nodectl.facts.parsers.nccl.nccl_log import parse_nccl_paths
 
 TOOLS = Path(__file__).parents[2] / "fixtures" / "tools"
 SAMPLES = Path(__file__).parents[4] / "shared" / "samples"
-# the last two are read by their users alone, not by `nodectl parse`
+# the last one is read by its users alone, not by `nodectl parse`
 PARSERS: dict[str, Callable[[str], object]] = {
     **{tool: parser_of(tool) for tool in tools()},
     "lldpctl": parse_lldp,
-    "nccl-paths": parse_nccl_paths,
 }
 
 

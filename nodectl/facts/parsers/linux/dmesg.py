@@ -1,9 +1,8 @@
-"""Reads the kernel's log (dmesg in any time form, journalctl -k, /dev/kmsg): what happened to GPUs, links and memory.
+"""Reads the kernel's log (dmesg, journalctl -k): what happened to GPUs, links and memory.
 
-Of a log of several boots the newest is read, and of that the kernel's own lines: what a program wrote there, or what a
-logger's line quotes, is passed over. What has no reader here may stand in `kernel_messages`; a complaint of NVIDIA's
-driver that stands nowhere is an event, too. A line that begins as an Xid and is cut is refused and counted, because
-`Xid …: 7` may have been 79; the other lines are read.
+Only the kernel's own lines are read: what a program wrote there, or what a logger's line quotes, is passed over. Events
+without a reader here may have an entry in `kernel_messages`; any other complaint of NVIDIA's driver is an event, too. A
+line that begins as an Xid and is cut is refused and counted, because `Xid …: 7` may have been 79.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ _WRAPPED = 3  # lines after the first of a sentence that drivers wrap
 
 def parse_dmesg(text: str) -> Dmesg:
     """Read the output; raise ParseError if the text is no kernel log, or says why there is none."""
-    text = _newest_boot(plain(text))
+    text = plain(text)
     events: list[KernelEvent] = []
     refused: list[Line] = []
     cut_at = text.count("\n") + 1  # a last line that no newline ends may be cut: this is its number
@@ -239,34 +238,6 @@ def _catalogued(time: str | None, text: str) -> KernelEvent | None:
     return replace(_event_of(message.name, text), time=time, device=device)
 
 
-# journalctl's line between boots: its word is in the language of the system
-_BOOT = re.compile(r"-- (?:\S{1,40} [0-9a-f]{32}|Reboot) --\s*")
-
-
-def _newest_boot(text: str) -> str:
-    """Return the text from the last line that begins a boot; of a log in reverse, up to the first such line."""
-    begins = [line for line in readable(lines_with(text, ("Linux version ", " --\n"))) if _is_boot(line.text)]
-    # of hosts side by side none is the newest
-    if len(begins) < 2 or len({_carried(line.text) for line in begins}) > 1:
-        return text
-    lines = text.split("\n")
-    first, last = begins[0].number, begins[-1].number
-    if first > 1 and not "".join(lines[last:]).strip():
-        return "\n".join(lines[:first])
-    # a blank line for each that is left out: errors name lines as they were printed
-    return "\n" * (last - 1) + "\n".join(lines[last - 1 :])
-
-
-def _is_boot(line: str) -> bool:
-    return _BOOT.fullmatch(line) is not None or _message_of(line).text.startswith("Linux version ")
-
-
-def _carried(line: str) -> str:
-    """Return what a parallel shell put before the line."""
-    match = _CARRIER.match(line) if line[:1] != "[" else None
-    return match[0].strip() if match else ""
-
-
 def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
     values = match.groupdict() if match else {}
     address = values.get("pci")
@@ -361,31 +332,15 @@ def _require_log(lines: list[Line]) -> None:
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-# `Mär`, `févr.`, `3月`, `мар`
-_ANY_MONTH = r"(?:\d{1,2}[月월]|[^\W\d_]{2,9}\.?)"
-_ANY_DAY = r"(?:[^\W\d_]{1,9}\.?)"
-_BRACKET = (
-    r"\d{1,12}\.\d{1,9}(?:\s+<\s*\d{1,12}\.\d{1,9}>)?"  # seconds since boot, --show-delta
-    rf"|\S{{1,10}}\s+\S{{1,10}}\s+\d{{1,2}}\s+{_CLOCK}\s+\d{{4}}"  # -T, in the words of any language
-    rf"|{_MONTH}\d\d\s\d\d:\d\d|\+\d{{1,12}}\.\d{{1,9}}"  # -H
-)
+_BRACKET = rf"\d{{1,12}}\.\d{{1,9}}|{_DAY}\s{_MONTH}\s+\d{{1,2}}\s{_CLOCK}\s\d{{4}}"  # seconds since boot, -T
 _STAMP = (
     rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"  # iso, short-iso
-    rf"|{_ANY_MONTH}\s+\d{{1,2}}\.?\s{_CLOCK}"  # short, in the words of any language
-    rf"|{_ANY_DAY}\s\d{{4}}-\d\d-\d\d\s{_CLOCK}\s(?:[A-Z]{{2,5}}|[+-]\d\d(?:\d\d)?)"  # short-full
-    r"|\d{9,12}\.\d{6}"  # short-unix
-)
-# what a parallel shell or a quotation puts before a line that has a time or a level of its own
-_CARRIER = re.compile(
-    r"\s{0,16}(?:> ?|[\w.@-]{1,64}: )?\s{0,16}"
-    rf"(?=<\d|\d{{1,5}},\d|\[\s{{0,12}}(?:\d|\+\d|{_DAY}|{_MONTH})|{_STAMP}|[a-z]{{2,8}}\d?\s{{0,6}}:[a-z])"
+    rf"|{_MONTH}\s+\d{{1,2}}\s{_CLOCK}"  # short
 )
 _PREFIX = re.compile(
     r"(?:<(?P<raw>\d{1,3})>)?"  # facility and level as one number, dmesg -r
-    r"(?:(?P<facility>[a-z]{2,8}\d?)\s{0,6}:(?P<level>[a-z]{2,7})\s{0,6}:\s)?"  # facility and level, dmesg -x
-    r"(?:(?P<priority>\d{1,5}),\d{1,20},(?P<kmsg>\d{1,20}),[^;\s]{0,200};"  # /dev/kmsg
-    rf"|\[\s{{0,12}}(?P<bracket>{_BRACKET})\s{{0,12}}\]\s?(?:\[\s{{0,12}}[TC]\d{{1,9}}\]\s?)?"
-    rf"|(?P<stamp>{_STAMP})\s)?"
+    r"(?:(?P<facility>[a-z]{2,8}\d?)\s{0,6}:(?P<level>[a-z]{2,7})\s{0,6}:\s)?"  # dmesg -x
+    rf"(?:\[\s{{0,12}}(?P<bracket>{_BRACKET})\s{{0,12}}\]\s?(?:\[\s{{0,12}}[TC]\d{{1,9}}\]\s?)?|(?P<stamp>{_STAMP})\s)?"
 )
 # journald and syslog name the host and who spoke; the time since boot may follow
 _SPEAKER = re.compile(
@@ -413,21 +368,18 @@ def _message_of(line: str) -> _Message:
     """Return the line without everything that stands before the message."""
     if "<std" in line[:_LONGEST_TAG]:
         line = RANK_TAG.sub("", line, count=1)
-    if line[:1] != "[" and (carried := _CARRIER.match(line)):
-        line = line[carried.end() :]
     match = _PREFIX.match(line)
     if match is None:
         return _Message(None, line)
-    time = match["kmsg"] or match["bracket"] or match["stamp"]
+    time = match["bracket"] or match["stamp"]
     position, program = match.end(), None
     if time is not None:
         speaker = _SPEAKER.match(line, position)
         position, program = (speaker.end(), speaker["program"]) if speaker else (position, None)
     elif line.startswith("kernel: "):
         position = len("kernel: ")
-    number = match["raw"] or match["priority"]
     # what a program writes to /dev/kmsg has another facility than the kernel's 0, whatever it asks for
-    facility, level = divmod(int(number), 8) if number else (0, _LEVELS.get(match["level"] or ""))
+    facility, level = divmod(int(match["raw"]), 8) if match["raw"] else (0, _LEVELS.get(match["level"] or ""))
     is_kernels = facility == 0 and match["facility"] in (None, "kern") and program is None
     return _Message(time, line[position:].strip(), level, is_kernels)
 

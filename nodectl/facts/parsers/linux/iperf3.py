@@ -23,7 +23,6 @@ class Iperf3:
     streams: int | None
     duration_s: float | None
     reverse: bool | None
-    sent_gbit_s: float | None
     received_gbit_s: float | None
     retransmits: int | None
     rtt_mean_ms: float | None
@@ -48,7 +47,6 @@ def parse_iperf3(text: str) -> Iperf3:
         streams=(len(streams) or None) if count is None else count,
         duration_s=number(received, "seconds", IPERF3_TOOL) if duration_s is None else duration_s,
         reverse=None if "reverse" not in test else bool(test["reverse"]),
-        sent_gbit_s=_gbit_s(sent),
         received_gbit_s=_gbit_s(received),
         retransmits=whole(sent, "retransmits", IPERF3_TOOL),
         rtt_mean_ms=_rtt_mean_ms(streams),

@@ -27,7 +27,6 @@ _TRAINED = re.compile(
 )
 _ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
 _FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
-_READ_REQUEST = re.compile(r"MaxReadReq (\d{2,5}) bytes")
 _DENIED = "<access denied>"
 _INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
@@ -36,30 +35,26 @@ _DETAILS = (
     "LnkCap:",
     "LnkSta:",
     "ACSCtl:",
-    "MaxPayload ",
     f"Capabilities: {_DENIED}",
     "!!! Unknown header type",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class AcsBridge:
-    """A bridge; `flags` as printed after ACSCtl, None if the bridge has no ACS capability or lspci shows none."""
+class PcieBridge:
+    """A bridge with access control; `redirects`: it sends traffic between devices through the root complex."""
 
     address: str
-    bus_id: str
     name: str
-    acs_enabled: bool | None
-    flags: str | None
-    unavailable: Mapping[str, str]
+    redirects: bool
+    flags: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PciLink:
-    """The link of one PCIe device or port; `kind` is its class, as printed."""
+class PcieLink:
+    """How the link of one device or port was trained, and the best that it could; `kind` is its class, as printed."""
 
     address: str
-    bus_id: str
     kind: str
     name: str
     speed_gt_s: float | None = None
@@ -67,20 +62,20 @@ class PciLink:
     width: int | None = None
     width_max: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    max_read_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LspciAcs:
     """All of one machine, in lspci's order; `links` is None if it denied the capabilities of every device.
 
-    `gone` are devices that have fallen off the bus: each of their registers reads as ones. `devices` is all addresses.
+    Addresses are `0000:0f:00.0`. `gone` are devices that have fallen off the bus: each of their registers reads as
+    ones. `devices` is all addresses.
     """
 
-    bridges: tuple[AcsBridge, ...]
-    links: tuple[PciLink, ...] | None
+    bridges: tuple[PcieBridge, ...]
+    links: tuple[PcieLink, ...] | None
     unavailable: Mapping[str, str]
-    gone: tuple[PciLink, ...] = ()
+    gone: tuple[PcieLink, ...] = ()
     devices: tuple[str, ...] = ()
 
 
@@ -95,8 +90,6 @@ class _Device:
     flags: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
-    bridge: AcsBridge | None = None
-    link: PciLink | None = None
 
 
 def parse_lspci_acs(text: str) -> LspciAcs:
@@ -109,18 +102,21 @@ def parse_lspci_acs(text: str) -> LspciAcs:
         raise ParseError(f"{TOOL}: no device's details: `lspci -vvv` prints them")
     denied = all(device.is_denied or not device.values for device in devices) and any(d.is_denied for d in devices)
     return LspciAcs(
-        bridges=tuple(bridge for device in devices if (bridge := device.bridge) is not None),
-        links=None if denied else tuple(link for device in devices if (link := device.link) is not None),
+        # host, ISA, and NVIDIA's switches (`Bridge`) are left out: nothing passes through them by ACS
+        bridges=tuple(
+            PcieBridge(device.address, device.name, "+" in device.flags, device.flags)
+            for device in devices
+            if device.flags is not None and device.kind.startswith("PCI bridge")
+        ),
+        links=None if denied else tuple(map(_link_of, (device for device in devices if device.values))),
         unavailable={"links": _DENIED} if denied else {},
         gone=tuple(
-            PciLink(device.address, _bus_id(device), device.kind, device.name) for device in devices if _is_gone(device)
+            PcieLink(device.address, device.kind, device.name)
+            for device in devices
+            if device.is_gone or "(rev ff)" in device.name
         ),
-        devices=tuple(map(_bus_id, devices)),
+        devices=tuple(device.address for device in devices),
     )
-
-
-def _is_gone(device: _Device) -> bool:
-    return device.is_gone or "(rev ff)" in device.name
 
 
 def _devices(text: str) -> list[_Device]:
@@ -133,8 +129,6 @@ def _devices(text: str) -> list[_Device]:
                 devices[-1].is_detailed = True
         elif device := _device(Line(number, line)):
             devices.append(device)
-    for device in devices:
-        device.bridge, device.link = _bridge(device), _link_of(device)
     return devices
 
 
@@ -144,7 +138,8 @@ def _device(line: Line) -> _Device | None:
         if _BEGINS_AS_DEVICE.match(line.text):
             raise unreadable(TOOL, line, "a device without its class and name")
         return None
-    return _Device(match["address"], match["kind"], _PROGRAMMING.sub("", match["name"]).strip())
+    address = (bus_id(match["address"]) or match["address"]).lower()
+    return _Device(address, match["kind"], _PROGRAMMING.sub("", match["name"]).strip())
 
 
 def _detail(line: Line, device: _Device) -> None:
@@ -159,9 +154,6 @@ def _detail(line: Line, device: _Device) -> None:
         if match is None or not _FLAGS.fullmatch(match["flags"]):
             raise unreadable(TOOL, line, "ACS flags that are cut")
         device.flags = " ".join(match["flags"].split())
-    elif text.startswith("MaxPayload "):
-        if match := _READ_REQUEST.search(text):
-            device.values["max_read_bytes"] = int(match[1])
     elif text.startswith("!!!"):
         device.is_gone = True
     elif text == f"Capabilities: {_DENIED}":
@@ -195,26 +187,5 @@ def _put_link(device: _Device, read: _Link) -> None:
     device.unavailable |= unavailable
 
 
-def _bridge(device: _Device) -> AcsBridge | None:
-    if not device.kind.startswith("PCI bridge"):
-        return None  # host, ISA, and NVIDIA's switches (`Bridge`): nothing passes through them by ACS
-    enabled = None if device.flags is None else "+" in device.flags
-    refused = {"acs_enabled": _DENIED} if device.is_denied else {}
-    return AcsBridge(device.address, _bus_id(device), device.name, enabled, device.flags, refused)
-
-
-def _link_of(device: _Device) -> PciLink | None:
-    if not device.values.keys() - {"max_read_bytes"}:
-        return None  # a device with only a read request has no link to be compared
-    return PciLink(
-        address=device.address,
-        bus_id=_bus_id(device),
-        kind=device.kind,
-        name=device.name,
-        **device.values,
-        unavailable=device.unavailable,
-    )
-
-
-def _bus_id(device: _Device) -> str:
-    return bus_id(device.address) or device.address
+def _link_of(device: _Device) -> PcieLink:
+    return PcieLink(device.address, device.kind, device.name, **device.values, unavailable=device.unavailable)

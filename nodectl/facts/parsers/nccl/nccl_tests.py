@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.json_values import find_document, number, objects, section, text_of
-from nodectl.facts.parsers.json_values import whole as whole_of
 from nodectl.facts.parsers.text import Line, foreign, lines_of, readable, real, unreadable, untagged, whole
 
 TOOL = "nccl-tests"
@@ -66,19 +63,12 @@ class NcclTests:
 def parse_nccl_tests(text: str) -> NcclTests:
     """Read the output; raise ParseError if there is no output of such a test, or a row is cut."""
     lines = lines_of(text, TOOL)
-    if _DOCUMENT.search(text) and (run_of_document := _run_of_json(text)) is not None:
-        return run_of_document
     run = _Run()
     for line in _unlabelled(lines):
         run.read(line)
-    run.torn.require_none()
     if not (run.ranks or run.rows or run.columns or run.began or run.verdicts):
         raise _refusal(run, lines)
     return run.result()
-
-
-# the file that `-J` writes, in any order of its keys
-_DOCUMENT = re.compile(r'"(?:results|out_of_bounds)"\s{0,20}:')
 
 
 class _Run:
@@ -90,7 +80,6 @@ class _Run:
         self.rows: list[NcclTestsRow] = []
         self.columns: tuple[str, ...] | None = None
         self.sides: tuple[str, ...] = ()
-        self.torn = _TornRow()
         self.bounds: int | None = None
         self.average: float | None = None
         self.verdicts: list[bool] = []
@@ -99,10 +88,7 @@ class _Run:
         self.began = False
 
     def read(self, line: Line) -> None:
-        untorn = self.torn.read(line, self.columns)
-        if untorn is None:
-            return
-        line, text = untorn, untorn.text.strip()
+        text = line.text.strip()
         if _is_row(text, in_table=self.columns is not None and not self.verdicts):
             self.rows.append(_row_of(line, self.columns, self.sides))
             return
@@ -191,8 +177,7 @@ def _refusal(run: _Run, lines: list[Line]) -> ParseError:
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")
 _SIDE = ("time", "algbw", "busbw")
 _SIDES = ("out-of-place", "in-place")
-_JUDGED = ("#wrong", "wrong", "error")
-_OF_A_SIDE = (*_SIDE, *_JUDGED)
+_OF_A_SIDE = (*_SIDE, "#wrong", "wrong", "error")
 _SPREAD = re.compile(r"i_")  # over iterations, in programs of 2026
 _TIMESTAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -203,13 +188,12 @@ _LONGEST_ROW = 2000
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsSide:
-    """One of the two measurements of a row; `max_error` is what programs before 2022 print instead of `wrong`."""
+    """One of the two measurements of a row; `wrong` is None if the program prints an error instead, as before 2022."""
 
     time_us: float | None
     algbw_gb_s: float | None
     busbw_gb_s: float | None
     wrong: int | None
-    max_error: float | None
     unavailable: Mapping[str, str]
 
 
@@ -264,8 +248,7 @@ def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] 
     _require_trailing(line, trailing, behind)
     head, tail = cells[: len(cells) - sides * len(side)], cells[len(cells) - sides * len(side) :]
     size, count, kind, operation, root = _head(line, head, has_root="root" in (columns or ()))
-    judged = _judged(columns, side, tail)
-    measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side, judged) for i in range(sides)]
+    measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side) for i in range(sides)]
     named = dict(zip(order if len(order) == sides else _SIDES, measured, strict=False))
     return NcclTestsRow(size, count, kind, operation, root, *(named.get(name) for name in _SIDES))
 
@@ -310,20 +293,12 @@ def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str
     return numbers[0], numbers[1], head[2], operation, root
 
 
-def _judged(columns: tuple[str, ...] | None, side: tuple[str, ...], tail: list[str]) -> str:
-    """Return max_error or wrong, as the last column gives one or the other; without a header, by how it looks."""
-    if columns is not None:
-        return "max_error" if "error" in side else "wrong"
-    looks = [word for word in (tail[3], tail[7]) if not _NO_VALUE.fullmatch(word)]
-    return "max_error" if any(not _DIGITS.fullmatch(word) for word in looks) else "wrong"
-
-
-def _side(line: Line, cells: list[str], names: tuple[str, ...], judged: str) -> NcclTestsSide:
-    keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s"}
+def _side(line: Line, cells: list[str], names: tuple[str, ...]) -> NcclTestsSide:
+    keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s", "#wrong": "wrong", "wrong": "wrong"}
     values: dict[str, float | None] = {}
     unavailable: dict[str, str] = {}
     for name, cell in zip(names, cells, strict=True):
-        key = judged if name in _JUDGED else keys.get(name)
+        key = keys.get(name)
         if key is None:
             continue
         value = values[key] = real(cell)
@@ -338,157 +313,6 @@ def _side(line: Line, cells: list[str], names: tuple[str, ...], judged: str) -> 
         time_us=values.get("time_us"),
         algbw_gb_s=values.get("algbw_gb_s"),
         busbw_gb_s=values.get("busbw_gb_s"),
-        wrong=None if wrong is None else int(wrong),
-        max_error=values.get("max_error"),
+        wrong=int(wrong) if wrong is not None and wrong.is_integer() else None,
         unavailable=unavailable,
     )
-
-
-_LOG = r"[\w.-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,5}\] (?:\S{1,80} )?NCCL (?:INFO|WARN|TRACE|ABORT)\b"
-_HEAD = re.compile(
-    rf"\s*(?P<head>\d{{1,18}}\s+\d{{1,18}}\s+[a-z]\w{{1,20}}(?:\s+[a-z]\w{{0,24}})?(?:\s+(?:-1|\d{{1,9}}))?)\s*{_LOG}"
-)
-_VALUE = r"(?:\d[\d.e+-]{0,20}|N/A|-?nan|-?inf)"
-_END = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-_PART = re.compile(
-    rf"\s*(?P<part>(?:{_VALUE}(?:\s+{_VALUE}){{0,15}}(?:\s+(?P<stamp>{_END}))?|(?P<late>{_END})))\s*(?:{_LOG}.*)?"
-)
-_HEADLESS_COLUMNS = 8
-_HEAD_COLUMNS = ("size", "count", "type", "redop", "root")
-
-
-class _TornRow:
-    """Holds the part of a row that was printed, until the rest of it comes."""
-
-    def __init__(self) -> None:
-        self._line: Line | None = None
-        self._parts: list[str] = []
-        self._missing = 0
-
-    def read(self, line: Line, columns: tuple[str, ...] | None) -> Line | None:
-        """Return the line itself.
-
-        None for a part of a torn row, and for its last part the row under its first number.
-        """
-        if "NCCL" in line.text and (head := _HEAD.match(line.text)):
-            self.require_none()
-            self._line, self._parts = line, [head["head"]]
-            self._missing = _HEADLESS_COLUMNS if columns is None else sum(name not in _HEAD_COLUMNS for name in columns)
-            return None
-        if self._line is not None and (part := _PART.fullmatch(line.text)):
-            self._parts.append(part["part"])
-            self._missing -= len(part["part"].split()) - bool(part["stamp"] or part["late"])
-            if self._missing <= 0:
-                line, self._line = Line(self._line.number, " ".join(self._parts)), None
-                return line
-            return None
-        return line
-
-    def require_none(self) -> None:
-        """Raise ParseError if a row was begun and its rest did not come."""
-        if self._line is not None:
-            raise unreadable(TOOL, self._line, "a row that a log line cut off")
-
-
-# the program writes a number that is none as this text
-_NO_NUMBER = "nan"
-
-
-def _run_of_json(text: str) -> NcclTests | None:
-    """Return the run; None if the text holds no such document, ParseError if a value has another type."""
-    document = find_document(text, TOOL, _is_run)
-    return None if document is None else _json_run(document)
-
-
-def _is_run(document: Any) -> bool:
-    return isinstance(document, dict) and isinstance(document.get("results"), list) and "config" in document
-
-
-def _json_run(document: Mapping[str, Any]) -> NcclTests:
-    bounds, average = section(document, "out_of_bounds", TOOL), section(document, "average_bus_bandwidth", TOOL)
-    rows = tuple(_json_row(result) for result in objects(document, "results", TOOL))
-    unavailable: dict[str, str] = {}
-    failures = tuple(str(error) for error in document.get("errors") or () if error and not _is_no_error(str(error)))
-    out_of_bounds = whole_of(bounds, "count", TOOL)
-    return NcclTests(
-        collective=_json_collective(document),
-        ranks=tuple(_json_rank(device) for device in objects(section(document, "config", TOOL), "devices", TOOL)),
-        rows=rows,
-        out_of_bounds=out_of_bounds,
-        average_busbw_gb_s=_json_value(average, "bandwidth", "average_busbw_gb_s", unavailable),
-        ok=_json_ok(rows, failures, out_of_bounds, (bounds.get("okay"), average.get("okay"))),
-        failures=failures,
-        unavailable=unavailable,
-    )
-
-
-def _is_no_error(text: str) -> bool:
-    return text.strip().lower() in ("", "no error")
-
-
-def _json_ok(
-    rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, verdicts: tuple[Any, ...]
-) -> bool | None:
-    """Return the run's verdict; None if the file ends before its summary."""
-    wrong = any(side.wrong for row in rows for side in (row.out_of_place, row.in_place) if side is not None)
-    if failures or wrong or bounds or "false" in verdicts or False in verdicts:
-        return False
-    return None if bounds is None else True
-
-
-def _json_collective(document: Mapping[str, Any]) -> str | None:
-    arguments = document.get("args")
-    program = str(arguments[0]) if isinstance(arguments, list) and arguments else ""
-    match = _COLLECTIVE.search(program)
-    return match[1] if match else None
-
-
-def _json_rank(device: Mapping[str, Any]) -> NcclTestsRank:
-    rank, pid, ordinal = (whole_of(device, key, TOOL) for key in ("rank", "pid", "device"))
-    host, name, bus = (text_of(device, key, TOOL) for key in ("hostname", "device_info", "device_hex"))
-    if rank is None or pid is None or ordinal is None or host is None or name is None:
-        raise ParseError(f"{TOOL}: a device without its rank, host or name: {str(device)[:200]!r}")
-    return NcclTestsRank(rank, host, ordinal, name.strip(), pid, whole_of(device, "group", TOOL), bus or "")
-
-
-def _json_row(result: Mapping[str, Any]) -> NcclTestsRow:
-    size, count, kind = whole_of(result, "size", TOOL), whole_of(result, "count", TOOL), text_of(result, "type", TOOL)
-    if size is None or count is None or kind is None:
-        raise ParseError(f"{TOOL}: a result without size, count or type: {str(result)[:200]!r}")
-    root = str(result.get("root", "")).strip()
-    return NcclTestsRow(
-        size_bytes=size,
-        count=count,
-        type=kind,
-        redop=text_of(result, "redop", TOOL),
-        root=int(root) if root.lstrip("-").isdigit() and len(root) < 10 else None,
-        out_of_place=_json_side(result, "out_of_place"),
-        in_place=_json_side(result, "in_place"),
-    )
-
-
-def _json_side(result: Mapping[str, Any], key: str) -> NcclTestsSide | None:
-    """Return the measurements of that way; None if it was not measured, as in a replay."""
-    if result.get(key) is None:
-        return None
-    measured = section(result, key, TOOL)
-    unavailable: dict[str, str] = {}
-    time = "time" if "time" in measured else "cpu_time"
-    if time not in measured or not {"alg_bw", "bus_bw"} <= measured.keys():
-        raise ParseError(f"{TOOL}: {key!r} without its time or bandwidth: {str(measured)[:200]!r}")
-    wrong = _json_value(measured, "nwrong", "wrong", unavailable)
-    return NcclTestsSide(
-        time_us=_json_value(measured, time, "time_us", unavailable),
-        algbw_gb_s=_json_value(measured, "alg_bw", "algbw_gb_s", unavailable),
-        busbw_gb_s=_json_value(measured, "bus_bw", "busbw_gb_s", unavailable),
-        wrong=None if wrong is None else int(wrong),
-        max_error=None,
-        unavailable=unavailable,
-    )
-
-
-def _json_value(part: Mapping[str, Any], key: str, name: str, unavailable: dict[str, str]) -> float | None:
-    if part.get(key) == _NO_NUMBER:
-        unavailable[name] = _NO_NUMBER
-        return None
-    return number(part, key, TOOL)

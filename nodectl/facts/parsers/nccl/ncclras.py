@@ -1,42 +1,26 @@
-"""Reads `ncclras -v` (NCCL 2.24 and later), text or JSON: which communicators hang, and which processes are gone."""
+"""Reads `ncclras -v` (NCCL 2.24 and later): which communicators hang, and which processes are gone."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
 
-from nodectl.common import bounded_json
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.json_values import objects, section, text_of, whole
 from nodectl.facts.parsers.nvidia.words import is_noise
-from nodectl.facts.parsers.text import Line, foreign, lines_of, plain, readable, unreadable, untagged
+from nodectl.facts.parsers.text import Line, foreign, lines_of, readable, unreadable, untagged
 
 TOOL = "ncclras"
 
 
 @dataclass(frozen=True, slots=True)
-class RasJob:
-    """The job's size; None in JSON, which does not give it."""
-
-    nodes: int | None
-    processes: int | None
-    gpus: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class RasCommunicator:
-    """One communicator; `id` is None if the text names only those with a problem, `errors` is as printed."""
+    """One communicator; `id` is None if the text names only those with a problem."""
 
     id: str | None
     ranks: int
     missing: int | None
     status: str
-    state: str | None
-    errors: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +46,6 @@ class RasRank:
 class NcclRas:
     """`dead` are given up by NCCL, `unresponsive` not yet; `outliers` are the fewer ranks of a mismatch."""
 
-    nccl_version: str | None
-    job: RasJob
     communicators: tuple[RasCommunicator, ...]
     dead: tuple[RasProcess, ...]
     unresponsive: tuple[RasProcess, ...]
@@ -78,13 +60,15 @@ def _status_of(errors: Iterable[str]) -> str:
 
 
 def parse_ncclras(text: str) -> NcclRas:
-    """Read the output; raise ParseError if it is neither form, is cut within a row, or says why there is nothing."""
+    """Read the output; raise ParseError without a table or a section of errors, and for a row that is cut."""
     lines = lines_of(text, TOOL)
-    document = _document_of(plain(text))
-    if document is not None:
-        return _ras_of_json(document)
     _require_answer(lines)
-    return _ras_of_text(lines)
+    answer = _Answer()
+    for line in untagged(lines):
+        answer.read(line)
+    if not (answer.has_table or answer.has_findings):
+        raise foreign(TOOL, lines, "no table of communicators")
+    return answer.result()
 
 
 def _require_answer(lines: list[Line]) -> None:
@@ -98,98 +82,9 @@ def _require_answer(lines: list[Line]) -> None:
             return
 
 
-_IN_PROGRESS = 7  # ncclInProgress
-_LINE_BRACE = re.compile(r"^[ \t]{0,20}\{", re.MULTILINE)
-_TABLE = re.compile(r"^Group .{0,200}Status", re.MULTILINE)
-_CANDIDATES = 20
-
-
-def _document_of(text: str) -> Mapping[str, Any] | None:
-    """Return the document; None if the text is no JSON, ParseError if it begins as JSON and is cut."""
-    failure: ParseError | None = None
-    for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
-        try:
-            document, _ = json.JSONDecoder().raw_decode(text, brace.end() - 1)
-            bounded_json.refuse_deep(document)
-        except (ValueError, RecursionError) as error:
-            number = text.count("\n", 0, brace.end()) + 1
-            line = text[brace.end() - 1 :].split("\n", 1)[0][:200]
-            failure = failure or ParseError(f"{TOOL}: line {number}: {line!r}: no whole JSON: {str(error)[:200]}")
-        else:
-            if isinstance(document, dict) and isinstance(document.get("communicators"), list):
-                return document
-            failure = failure or ParseError(f"{TOOL}: JSON without a list of communicators")
-    if failure is not None and _TABLE.search(text) is None:
-        raise failure
-    return None
-
-
-def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
-    """Read the JSON form; raise ParseError if a value has another type than NCCL's."""
-    communicators: list[RasCommunicator] = []
-    missing: list[RasRank] = []
-    dead: dict[RasProcess, None] = {}
-    unresponsive: dict[RasProcess, None] = {}
-    for communicator in objects(document, "communicators", TOOL):
-        name = text_of(communicator, "hash", TOOL)
-        communicators.append(_communicator(communicator, name))
-        for rank in objects(communicator, "missing_ranks", TOOL):
-            where = RasRank(_number(rank, "rank"), text_of(rank, "host", TOOL), whole(rank, "cuda_dev", TOOL), name)
-            missing.append(where)
-            process = RasProcess(where.host, whole(rank, "pid", TOOL), where.device)
-            status = section(rank, "status", TOOL)
-            (dead if status.get("considered_dead") is True else unresponsive)[process] = None
-    return NcclRas(
-        nccl_version=text_of(document, "nccl_version", TOOL),
-        job=RasJob(None, None, None),
-        communicators=tuple(communicators),
-        dead=tuple(dead),
-        unresponsive=tuple(unresponsive),
-        missing_ranks=tuple(missing),
-        outliers=(),
-    )
-
-
-def _communicator(communicator: Mapping[str, Any], name: str | None) -> RasCommunicator:
-    ranks = objects(communicator, "ranks", TOOL)
-    missing = whole(communicator, "missing_ranks_count", TOOL)
-    if missing is None and "missing_ranks" in communicator:
-        missing = len(objects(communicator, "missing_ranks", TOOL))
-    errors = []
-    if missing:
-        errors.append("INCOMPLETE")
-    states = [section(rank, "status", TOOL) for rank in ranks]
-    if any(_is_error(state, key) for state in states for key in ("init_state", "async_error")):
-        errors.append("ERROR")
-    if len({json.dumps(rank.get("collective_counts"), sort_keys=True) for rank in ranks}) > 1:
-        errors.append("MISMATCH")
-    size = whole(communicator, "size", TOOL)
-    return RasCommunicator(
-        id=name,
-        ranks=len(ranks) + (missing or 0) if size is None else size,
-        missing=missing,
-        status=_status_of(errors),
-        state=None,
-        errors=None,
-    )
-
-
-def _is_error(state: Mapping[str, Any], key: str) -> bool:
-    return whole(state, key, TOOL) not in (None, 0, _IN_PROGRESS)
-
-
-def _number(owner: Mapping[str, Any], key: str) -> int:
-    value = whole(owner, key, TOOL)
-    if value is None:
-        raise ParseError(f"{TOOL}: {key!r} is missing in {str(owner)[:80]!r}")
-    return value
-
-
-_VERSION = re.compile(r"NCCL version (\d{1,4}\.\S{1,60})")
-_JOB = re.compile(r"\s*(\d{1,9})(?:\s+\d{1,9}(?:-\d{1,9})?){2}\s+(\d{1,9})\s+(\d{1,9})\s*")
 _GROUP = re.compile(
     r"\s*(?P<group>\d{1,6})\s+(?P<comms>\d{1,6})\s+\d{1,9}\s+\d{1,9}(?:-\d{1,9})?\s+(?P<ranks>\d{1,9})\s+(?P<seen>\d{1,9})\s+"
-    r"(?P<state>[A-Z]{2,16})\s+(?P<errors>[A-Z]{2,16}(?:,[A-Z]{2,16}){0,4})\s*"
+    r"[A-Z]{2,16}\s+(?P<errors>[A-Z]{2,16}(?:,[A-Z]{2,16}){0,4})\s*"
 )
 _NAMED = re.compile(r"#(?P<group>\d{1,6})-(?P<index>\d{1,6}) \((?P<id>[0-9a-fA-F]{1,32})\) (?P<what>[A-Z]{2,16})\s*")
 _PROCESS = re.compile(
@@ -207,25 +102,12 @@ _MISSING_RANKS = re.compile(r"\s+The missing ranks?: (?P<ranks>\d{1,9}(?:,\d{1,9
 _LIMIT = 100_000
 
 
-def _ras_of_text(lines: list[Line]) -> NcclRas:
-    """Read the output; raise ParseError if there is neither a table nor a section of errors, or a row is cut."""
-    answer = _Answer()
-    for line in untagged(lines):
-        answer.read(line)
-    if not (answer.has_table or answer.has_findings):
-        raise foreign(TOOL, lines, "no table of communicators")
-    return answer.result()
-
-
 class _Answer:
     """The state of reading."""
 
     def __init__(self) -> None:
-        self.version: str | None = None
-        self.job = RasJob(None, None, None)
         self.has_table = False
         self.has_findings = False
-        self.in_summary = False
         self.communicators: dict[tuple[int, int], RasCommunicator] = {}
         self.named: dict[tuple[int, int], str] = {}
         self.section = ""
@@ -238,15 +120,8 @@ class _Answer:
 
     def read(self, line: Line) -> None:
         text = line.text.rstrip()
-        if version := _VERSION.match(text):
-            self.version = version[1]
-        elif text.startswith("Job summary"):
-            self.in_summary = True
-        elif text.startswith("Group ") and "Status" in text:
-            self.has_table, self.in_summary = True, False
-            self.section = "table"
-        elif self.in_summary and text.lstrip()[:1].isdigit() and not is_noise(text):
-            self._job(line)
+        if text.startswith("Group ") and "Status" in text:
+            self.has_table, self.section = True, "table"
         elif self.section == "table" and text.lstrip()[:1].isdigit() and not is_noise(text):
             self._group(line)
         elif text in ("Errors", "Warnings", "DEAD", "INCOMPLETE", "TIMEOUT"):
@@ -255,13 +130,6 @@ class _Answer:
             self._named(line)
         elif text.startswith(" "):
             self._detail(line)
-
-    def _job(self, line: Line) -> None:
-        match = _JOB.fullmatch(line.text)
-        if match is None:
-            raise unreadable(TOOL, line, "a summary of the job that is cut")
-        self.job = RasJob(int(match[1]), int(match[2]), int(match[3]))
-        self.in_summary = False
 
     def _group(self, line: Line) -> None:
         match = _GROUP.fullmatch(line.text)
@@ -276,8 +144,6 @@ class _Answer:
                 ranks=ranks,
                 missing=max(missing, 0) if missing is not None else None,
                 status=_status_of(errors),
-                state=match["state"],
-                errors=match["errors"],
             )
 
     def _named(self, line: Line) -> None:
@@ -322,8 +188,6 @@ class _Answer:
             # one process with one GPU is silent: whatever rank is missing is its
             self.missing = [replace(rank, host=silent[0].host, device=silent[0].device) for rank in self.missing]
         return NcclRas(
-            nccl_version=self.version,
-            job=self.job,
             communicators=tuple(self.communicators.values()),
             dead=tuple(self.dead),
             unresponsive=tuple(self.unresponsive),

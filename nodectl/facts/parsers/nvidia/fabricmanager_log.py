@@ -20,10 +20,6 @@ _JOURNAL = re.compile(
 _BARE = re.compile(
     r"(?P<text>(?:detected (?:NVSwitch|number of NVSwitches)|request to query NVSwitch|fabric manager ).*)"
 )
-_VERSIONS = re.compile(
-    r"driver interface version (?P<manager>[\d.]+) do(?:es)?n'?t match with (?:the )?driver version "
-    r"(?P<driver>[\d.]+\d)"
-)
 _SWITCH = re.compile(
     r"detected NVSwitch (?P<severity>fatal|non-fatal) error (?P<code>\d{1,6})\b"
     r"(?:.*?pci bus id (?P<bus_id>[0-9a-fA-F:.]{7,16}))?(?:.*?\bport (?P<port>\d{1,3}))?"
@@ -54,11 +50,9 @@ class FabricManagerEvent:
 
 @dataclass(frozen=True, slots=True)
 class FabricManagerLog:
-    """`manager_version` and `driver_version` are those that do not match, where it says so."""
+    """The events, and how many lines are fabric manager's."""
 
     events: tuple[FabricManagerEvent, ...]
-    manager_version: str | None
-    driver_version: str | None
     lines: int
 
 
@@ -66,7 +60,6 @@ def parse_fabricmanager_log(text: str) -> FabricManagerLog:
     """Read the output; raise ParseError if no line is fabric manager's."""
     lines = lines_of(text, TOOL)
     events: list[FabricManagerEvent] = []
-    versions: re.Match[str] | None = None
     count = 0
     for line in readable(lines):
         match = _STAMPED.search(line.text) or _JOURNAL.search(line.text) or _BARE.fullmatch(line.text.strip())
@@ -76,16 +69,14 @@ def parse_fabricmanager_log(text: str) -> FabricManagerLog:
         named = match.groupdict()
         message = (named["text"] or named.get("unit") or "").strip()
         if _STARTED.search(message):
-            events, versions = [event for event in events if event.sxid is not None], None
-        versions = versions or _VERSIONS.search(message)
+            events = [event for event in events if event.sxid is not None]
         level = named.get("level")
         # a line is as grave as its level says: settings, told at INFO, have names like ABORT_CUDA_JOBS_ON_FM_EXIT
         if level in _WRONG_LEVELS or (level is None and _WRONG.search(message)):
             events.append(_event(named.get("time"), level, message[:400]))
     if not count:
         raise foreign(TOOL, lines, "no line of fabric manager's")
-    manager, driver = (versions["manager"], versions["driver"]) if versions else (None, None)
-    return FabricManagerLog(tuple(events), manager, driver, count)
+    return FabricManagerLog(tuple(events), count)
 
 
 def _event(time: str | None, level: str | None, message: str) -> FabricManagerEvent:

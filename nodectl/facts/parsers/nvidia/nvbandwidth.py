@@ -1,14 +1,11 @@
-"""Reads `nvbandwidth`, its text and its JSON."""
+"""Reads the text of `nvbandwidth`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.facts.parsers.json_values import find_document
 from nodectl.facts.parsers.nvidia.words import is_noise, no_output
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
@@ -34,7 +31,6 @@ class BandwidthTest:
     unit: str | None = None
     status: str | None = None
     sum: float | None = None
-    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +59,7 @@ class _Test:
 
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
     """Read the output; raise ParseError for a cut row, or if no test is named."""
-    lines = lines_of(text, TOOL)
-    document = find_document(text, TOOL, lambda document: isinstance(document, dict) and "nvbandwidth" in document)
-    return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))
-
-
-def _from_text(lines: Sequence[Line]) -> Nvbandwidth:
+    lines = list(untagged(lines_of(text, TOOL)))
     tests: list[_Test] = []
     facts: dict[str, str] = {}
     test: _Test | None = None
@@ -121,42 +112,3 @@ def _number(text: str, line: Line) -> float:
     if _NUMBER.fullmatch(text) is None:
         raise unreadable(TOOL, line, f"{text[:40]!r} is no number")
     return float(text)
-
-
-def _from_json(report: Any, lines: Sequence[Line]) -> Nvbandwidth:
-    if not isinstance(report, dict):
-        raise unreadable(TOOL, lines[0], "'nvbandwidth' is no object")
-    cases = report.get("testcases")
-    if not isinstance(cases, list):
-        error = report.get("error")
-        why = f"it failed: {str(error)[:200]}" if error else "it names no testcases"
-        raise unreadable(TOOL, lines[0], why)
-    version = report.get("git_version") or report.get("nvbandwidth version")
-    driver = report.get("Driver Version")
-    return Nvbandwidth(
-        tuple(_case(case, lines[0]) for case in cases),
-        None if version is None else str(version),
-        None if driver is None else str(driver),
-    )
-
-
-def _case(case: Any, line: Line) -> BandwidthTest:
-    if not isinstance(case, dict) or not isinstance(case.get("name"), str):
-        raise unreadable(TOOL, line, f"{str(case)[:80]!r} is no test case")
-    description = str(case.get("bandwidth_description") or case.get("description") or "")
-    unit = _UNIT.search(description)
-    rows = case.get("bandwidth_matrix")
-    if rows is not None and not (isinstance(rows, list) and all(isinstance(row, list) for row in rows)):
-        raise unreadable(TOOL, line, f"the matrix of {case['name']!r} is no list of rows")
-    total = case.get("sum")
-    matrix = None if rows is None else tuple(tuple(_cell(str(cell), line) for cell in row) for row in rows)
-    named = unit[1] if unit else None
-    value = None if total is None else _cell(str(total), line)
-    return BandwidthTest(
-        name=case["name"],
-        matrix=matrix,
-        sum_gb_s=value if named in (None, "GB/s") else None,
-        unit=named,
-        status=None if case.get("status") is None else str(case["status"]),
-        sum=value,
-    )

@@ -1,4 +1,4 @@
-"""Reads `nvidia-smi nvlink -s` (state and rate of each link), `-e` (its errors), `-info`, or several in one text."""
+"""Reads `nvidia-smi nvlink -s` (state and rate of each link) and `-e` (its errors), or both in one text."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nodectl.facts.parsers.nvidia.smi_query import gpu_row
 from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "nvidia-smi-nvlink"
 _STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
+_GPU_ROW = re.compile(r"GPU ([0-9]{1,6}): (.*?) ?\(UUID: ([^()]+)\)\s*")
 _LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
-# `-info`: what holds for all links of the GPU, as its encryption (NVLE) and its firmware
-_INFO = re.compile(r"([A-Z][\w .()-]{1,60}?) *: *(\S.{0,200})")
 _SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s")
 _COUNTER = re.compile(r"([^:]{1,80}?) *: *(.+)")
 # drivers up to 470 print `Link 0: 4 flit CRC errors`, then `Link 0:` above the rows of its lanes
@@ -52,7 +50,6 @@ class NvLinkGpu:
     links: tuple[NvLink, ...] | None
     message: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    info: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,6 @@ class _Gpu:
     uuid: str
     rows: list[Line] = field(default_factory=list)
     message: str | None = None
-    info: dict[str, str] = field(default_factory=dict)
 
 
 def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
@@ -97,16 +93,17 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
         elif gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
-            index, name, uuid = gpu_row(TOOL, line, content)
-            gpu = gpus.setdefault(index, _Gpu(index, name, uuid))
+            match = _GPU_ROW.fullmatch(content)
+            if match is None:
+                raise unreadable(TOOL, line, "no 'GPU <index>: <name> (UUID: …)'")
+            index = int(match[1])
+            gpu = gpus.setdefault(index, _Gpu(index, match[2], match[3].strip()))
         elif _LINK.fullmatch(content):
             raise unreadable(TOOL, line, "a link before any GPU")
         elif _CUT_LINK.fullmatch(content):
             raise unreadable(TOOL, line, "the row of a link is cut")
         elif gpu is not None and (_NO_NVLINK.search(content) or _NOT_TOLD.search(content)):
             gpu.message = content
-        elif gpu is not None and (match := _INFO.fullmatch(content)):
-            gpu.info[match[1].strip()] = match[2]
     if not gpus:
         raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
@@ -170,7 +167,6 @@ def _frozen(gpu: _Gpu) -> NvLinkGpu:
         links=_links(gpu.rows) if gpu.rows else none,
         message=gpu.message,
         unavailable=unavailable,
-        info=gpu.info,
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads `ibnetdiscover`, its topology file and its list of ports (-p): who is cabled to whom, and how fast."""
+"""Reads the topology file of `ibnetdiscover`: which ports are joined by cables, and their rates."""
 
 from __future__ import annotations
 
@@ -19,16 +19,7 @@ _PORT = re.compile(
     r"\s+(?P<width>\d{1,2}x|\?\?)(?P<speed>\w+|\?\?\?)(?:\s.*)?)?"
 )
 _PORT_START = re.compile(r"\s*\[\d{1,4}\](?:$|[\s(\[])")
-_LISTED = re.compile(
-    r"\s*(?P<type>SW|CA|RT)\s+\d+\s+(?P<port>\d{1,4})\s+0x(?P<guid>[0-9a-fA-F]{1,16})"
-    r"\s+(?P<width>\d{1,2}x|\?\?)\s+(?P<speed>\w+|\?\?\?)(?P<rest>\s.*)?"
-)
-_LISTED_START = re.compile(r"\s*(?:SW|CA|RT)\s+\d+\s+\d")
-_PEER = re.compile(
-    r"\s+-\s+(?P<type>SW|CA|RT)\s+\d+\s+(?P<port>\d{1,4})\s+0x(?P<guid>[0-9a-fA-F]{1,16})"
-    r"\s+\(\s*'(?P<names>.*)'\s*\)"
-)
-_KINDS = {"Switch": "S", "Ca": "H", "Rt": "R", "SW": "S", "CA": "H", "RT": "R"}
+_KINDS = {"Switch": "S", "Ca": "H", "Rt": "R"}
 # as sold: Gbit/s a lane
 _LANE_GBIT_S = {
     "SDR": 2.5,
@@ -45,11 +36,10 @@ _LANE_GBIT_S = {
 
 @dataclass(frozen=True, slots=True)
 class FabricNode:
-    """A switch, a router or a host's adapter; `name` is None where only a row without a name mentions it."""
+    """A switch or a host's adapter; `name` is None if no row has a name for it."""
 
     guid: str
     name: str | None
-    ports_used: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +62,6 @@ class IbNetDiscover:
     switches: tuple[FabricNode, ...]
     hosts: tuple[FabricNode, ...]
     links: tuple[FabricLink, ...]
-    routers: tuple[FabricNode, ...] = ()
 
 
 def parse_ibnetdiscover(text: str) -> IbNetDiscover:
@@ -94,7 +83,6 @@ class _Node:
     # where its own block is, else if a row first mentions it
     line: int = 0
     has_block: bool = False
-    ports: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -110,38 +98,22 @@ class _Fabric:
             if _KINDS[match[1]] != match[3]:
                 raise unreadable(TOOL, line, f"a {match[1]} is no {match[3]!r}")
             self.current = self._node(match[3], match[4], match[5], line, has_block=True)
-        elif match := _LISTED.fullmatch(line.text):
-            self._listed(match, line)
-        elif _NODE_START.match(line.text) or _PORT_START.match(line.text) or _LISTED_START.match(line.text):
+        elif _NODE_START.match(line.text) or _PORT_START.match(line.text):
             raise unreadable(TOOL, line, "the row is cut or garbled")
 
     def result(self) -> IbNetDiscover:
         ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
 
         def of(kind: str) -> tuple[FabricNode, ...]:
-            return tuple(FabricNode(node.guid, node.name, len(node.ports)) for _, node in ordered if node.kind == kind)
+            return tuple(FabricNode(node.guid, node.name) for _, node in ordered if node.kind == kind)
 
-        return IbNetDiscover(of("S"), of("H"), tuple(self.links.values()), of("R"))
+        return IbNetDiscover(of("S"), of("H"), tuple(self.links.values()))
 
     def _port(self, match: re.Match[str], line: Line) -> None:
         if self.current is None:
             raise unreadable(TOOL, line, "the node that this port belongs to is missing")
         peer = self._node(match["kind"], match["guid"], match["name"], line)
         ends = (self.current, int(match["port"])), (peer, int(match["peer_port"]))
-        self._link(*ends, match["width"], match["speed"], line)
-
-    def _listed(self, match: re.Match[str], line: Line) -> None:
-        rest = match["rest"] or ""
-        peer = _PEER.fullmatch(rest.rstrip())
-        if peer is None:
-            if re.match(r"\s+-(?:\s|$)", rest):
-                raise unreadable(TOOL, line, "the row is cut or garbled")
-            self._node(_KINDS[match["type"]], match["guid"], rest.strip().strip("'"), line, has_block=True)
-            return
-        name, _, peer_name = peer["names"].partition("' - '")
-        here = self._node(_KINDS[match["type"]], match["guid"], name, line, has_block=True)
-        there = self._node(_KINDS[peer["type"]], peer["guid"], peer_name, line)
-        ends = (here, int(match["port"])), (there, int(peer["port"]))
         self._link(*ends, match["width"], match["speed"], line)
 
     def _node(self, kind: str, guid: str, name: str | None, line: Line, has_block: bool = False) -> str:
@@ -163,8 +135,6 @@ class _Fabric:
             and any(lane_speed.startswith(speed) for lane_speed in _LANE_GBIT_S)
         ):
             raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
-        for guid, port in (a, b):
-            self.nodes[guid.lower()].ports.add(port)
         lanes = int(width[:-1]) if width and width != "??" else None
         lane_gbit_s = _LANE_GBIT_S.get(speed or "")
         link = FabricLink(

@@ -1,4 +1,4 @@
-"""Reads what perftest's programs (`ib_write_bw`, `ib_send_lat`, …) print, as client or server, and `--out_json`."""
+"""Reads what perftest's programs (`ib_write_bw`, `ib_send_lat`, …) print, as client or server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodectl.common.resources import table
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.labelled import rows_of
-from nodectl.facts.parsers.text import Line, plain, unreadable
+from nodectl.facts.parsers.text import Line, unreadable
 
 TOOL = "perftest"
 _BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w -]{0,60}?)[ _](BW|Latency)[ _]Test\b")
@@ -21,10 +21,6 @@ _PROGRAM = re.compile(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
 _WAITS = re.compile(r"Waiting for client (?:rdma_cm QP )?to connect")
 # what `timeout` and a shell leave behind
 _DEADLINE = re.compile(r"exit status: 124\b|^\s*Terminated\b")
-_INFO = re.compile(
-    r"\b(Device|Transport[ _]type|Link[ _]type|Mtu|Number[ _]of[ _]qps|Connection[ _]type|G[iI][dD][ _]index)\"?\s*:"
-    r"\s*\"?([\w./-]+)"
-)
 _VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
 
 
@@ -33,14 +29,6 @@ class Perftest:
     """One run; None for what was not printed. `rows` may be empty if the output was cut or the run failed."""
 
     test: str | None
-    device: str | None
-    transport: str | None
-    link_type: str | None
-    mtu_bytes: int | None
-    qps: int | None
-    connection: str | None
-    gid_index: int | None
-    bidirectional: bool
     rows: tuple[Row, ...]
     error: PerftestError | None
 
@@ -49,8 +37,6 @@ def parse_perftest(text: str) -> Perftest:
     """Read the output; raise ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
     output = _Output(list(rows_of(text, TOOL)))
     rows = tuple(output.table.rows)
-    if not rows and _is_perftest_json(text := plain(text)):
-        rows = _json_rows(text)
     error = _find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
     if not (rows or error or output.has_begun):
         raise output.no_run()
@@ -58,14 +44,6 @@ def parse_perftest(text: str) -> Perftest:
     is_twice = len(output.banners) > 1
     return Perftest(
         test=output.test(),
-        device=output.word("device"),
-        transport=output.word("transport type"),
-        link_type=output.word("link type"),
-        mtu_bytes=output.count("mtu"),
-        qps=output.count("number of qps"),
-        connection=output.word("connection type"),
-        gid_index=output.count("gid index"),
-        bidirectional=any("Bidirectional" in banner[2] for banner in output.banners),
         rows=tuple(dict.fromkeys(rows)) if is_twice else rows,
         error=error,
     )
@@ -78,7 +56,6 @@ class _Output:
         self.complaints: list[Line] = []
         self.has_begun = False
         self._lines = lines
-        self._info: dict[str, tuple[Line, str]] = {}
         for line in lines:
             rest = self.table.read(line)
             if rest:
@@ -89,8 +66,6 @@ class _Output:
         if banner:
             self.banners.append(banner)
         self.has_begun = self.has_begun or banner is not None or _WAITS.search(line.text) is not None
-        for name, value in _INFO.findall(line.text):
-            self._info.setdefault(name.replace("_", " ").lower(), (line, value))
         if _is_error(line.text):
             self.complaints.append(line)
 
@@ -100,18 +75,6 @@ class _Output:
             return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
         named = (_PROGRAM.search(line.text) for line in self._lines)
         return next((match[0] for match in named if match), None)
-
-    def word(self, name: str) -> str | None:
-        return self._info[name][1] if name in self._info else None
-
-    def count(self, name: str) -> int | None:
-        if name not in self._info:
-            return None
-        line, value = self._info[name]
-        # before version 4 the MTU is `2048B`, since then `2048[B]`
-        if not re.fullmatch(r"\d{1,9}B?", value):
-            raise unreadable(TOOL, line, f"{name} {value!r} is no number")
-        return int(value.removesuffix("B"))
 
     def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
         """Return the error of a silent run.
@@ -161,12 +124,11 @@ class BwRow:
     peak_gbit_s: float | None
     average_gbit_s: float | None
     message_rate_mpps: float | None
-    service_level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LatRow:
-    """Latency at one size; a run by duration gives the average and the transactions a second only."""
+    """Latency at one size; a run by duration gives the average only."""
 
     size_bytes: int
     iterations: int
@@ -174,14 +136,12 @@ class LatRow:
     max_us: float | None
     typical_us: float | None
     average_us: float | None
-    stdev_us: float | None
     p99_us: float | None
     p999_us: float | None
-    transactions_per_s: float | None = None
 
 
 Row = BwRow | LatRow
-_LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "99", "99.9", "tps")
+_LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "99", "99.9")
 _COUNTS = ("bytes", "sl", "iterations")
 
 
@@ -190,14 +150,13 @@ def _row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
     size, iterations = int(values["bytes"] or 0), int(values["iterations"] or 0)
     if "average" not in values:
         return LatRow(size, iterations, *(values.get(name) for name in _LATENCIES))
-    peak, average, level = values.get("peak"), values["average"], values.get("sl")
+    peak, average = values.get("peak"), values["average"]
     return BwRow(
         size_bytes=size,
         iterations=iterations,
         peak_gbit_s=peak * gbit_s if peak else None,
         average_gbit_s=None if average is None else average * gbit_s,
         message_rate_mpps=values.get("rate"),
-        service_level=None if level is None else int(level),
     )
 
 
@@ -264,63 +223,6 @@ def _value(cell: str) -> float | None:
     # perftest 5 printed negative figures for runs too long for its counters
     value = float(cell)
     return value if math.isfinite(value) and value >= 0 else None
-
-
-_STARTS = re.compile(r'\b(?:test_info|results)"?\s*:\s*[{\[]')
-_PAIR = re.compile(
-    r'"?\b(MsgSize|n_iterations|BW_\w+|MsgRate|sl|t_\w+|tps_\w+|percentile_[\d.]+)"?\s*:\s*"?([^",{}\[\]\n]*)'
-)
-_NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf)\s*")
-_NAMES = {
-    "MsgSize": "bytes",
-    "n_iterations": "iterations",
-    "BW_peak": "peak",
-    "BW_average": "average",
-    "MsgRate": "rate",
-    "percentile_99": "99",
-    "percentile_99.9": "99.9",
-    "tps_average": "tps",
-}
-
-
-def _is_perftest_json(text: str) -> bool:
-    """Return whether the text holds such a document."""
-    return _STARTS.search(text) is not None
-
-
-def _json_rows(text: str) -> tuple[Row, ...]:
-    """Return the results; ParseError for one that is cut, and if nothing tells the unit."""
-    rows: list[dict[str, float | None]] = []
-    places = []
-    for match in _PAIR.finditer(text):
-        line = Line(text.count("\n", 0, match.start()) + 1, match[0].strip())
-        value = _NUMBER.fullmatch(match[2])
-        if value is None:
-            raise unreadable(TOOL, line, "no number")
-        if match[1] == "MsgSize":
-            rows.append({})
-            places.append(line)
-        if rows:
-            number = float(value[1])
-            rows[-1].setdefault(_NAMES.get(match[1], match[1]), number if math.isfinite(number) else None)
-    for row, line in zip(rows, places, strict=True):
-        if "iterations" not in row or not row.keys() & {"average", "t_avg"}:
-            raise unreadable(TOOL, line, "the result is cut")
-    return tuple(_row_of(row, _unit_gbit_s(rows)) for row in rows)
-
-
-def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
-    """One unit of throughput in Gbit/s, from the row whose message rate is told most precisely."""
-    best = max(rows, key=lambda row: row.get("rate") or 0.0)
-    average, rate_mpps, size = best.get("average"), best.get("rate"), best["bytes"]
-    if not average:
-        return 1.0
-    if not rate_mpps or not size:
-        raise ParseError(f"{TOOL}: the JSON names no unit, and a message rate of 0 does not tell it")
-    rate_b_s = rate_mpps * 1e6 * size
-    in_gbit, in_mib = rate_b_s * 8 / 1e9, rate_b_s / MIB
-    is_gbit = abs(math.log(average / in_gbit)) < abs(math.log(average / in_mib))
-    return 1.0 if is_gbit else MIB * 8 / 1e9
 
 
 @cache
