@@ -148,7 +148,7 @@ def test_the_interface_of_a_connection_is_seen() -> None:
 
 
 def given(**more: Any) -> argparse.Namespace:
-    known = {"gpus": 8, "hosts": "", "sizes": "1024,4194304", "grow": 0, "devices": "", "nccl_interface": ""}
+    known = {"gpus": 8, "sizes": "1024,4194304", "grow": 0, "devices": "", "nccl_interface": ""}
     return argparse.Namespace(**{**known, **more})
 
 

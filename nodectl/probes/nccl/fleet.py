@@ -41,8 +41,6 @@ class Ready:
     numa_nodes: int = 1
     bus_ids: tuple[str, ...] = ()
     programs: str = ""
-    with_mpi: bool = False
-    mpirun: str | None = None
 
     @property
     def name(self) -> str:
@@ -101,13 +99,11 @@ def _ready(endpoint: Endpoint, answer: Event) -> Ready:
         numa_nodes=int(answer["numa_nodes"]),
         bus_ids=tuple(map(str, answer["bus_ids"])),
         programs=str(answer["programs"]),
-        with_mpi=bool(answer["with_mpi"]),
-        mpirun=answer["mpirun"],
     )
 
 
 def _engine(ready: Sequence[Ready], wish: str) -> str:
-    """Return the engine for `auto`: torch, which needs no MPI; nccl-tests if some host has only these."""
+    """Return the engine for `auto`: torch; nccl-tests if some host has only these."""
     if wish != "auto":
         return wish
     programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -12,7 +12,6 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
-from nodectl.probes.events import Event
 from nodectl.probes.nccl.fleet import NAME, Group, Route, common
 from nodectl.probes.nccl.models import COLLECTIVES, bandwidth, ceiling
 from nodectl.probes.nccl.proof import HostLog, conditions
@@ -71,8 +70,6 @@ class Run:
     timeout_s: float = 120.0
     # by collective, sizes besides those of the options
     more: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # told what the ranks say, as it arrives
-    on_event: Callable[[Event], None] | None = None
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -275,6 +272,4 @@ def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
     # two GPUs may share a NIC there: no model knows how they divide it
     routes = run.routes if not run.options.through_nics else {}
     model = ceiling(case.collective, group, run.backend, routes, case.chosen.algorithm if case.chosen else None)
-    if model is None:
-        return {"model_busbw_gb_s": None}
-    return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}
+    return {"model_busbw_gb_s": model and model.busbw_gb_s, "model_limit": model and model.limit}

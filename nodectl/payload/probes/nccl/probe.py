@@ -395,7 +395,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     host_ranks.add_arguments(by_ranks)
     for name in ("--nccl-interface", "--adapter", "--devices", "--bus-ids"):
         by_ranks.add_argument(name, default="")
-    for name in ("--folder", "--hosts", "--devices", "--nccl-interface"):
+    for name in ("--folder", "--devices", "--nccl-interface"):
         by_programs.add_argument(name, default="")
     by_programs.add_argument("--gpus", type=int, required=True)
     for command in (by_ranks, by_programs):
