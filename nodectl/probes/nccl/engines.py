@@ -160,12 +160,10 @@ def _loaded(played: Sequence[Played]) -> dict[str, object]:
     ready = _events(played, "ready")
     by_host = {member.member.host.name: member for member in played}
     numa = {name: [event["numa"] for event in member.events.of("ready")] for name, member in by_host.items()}
-    clocks = {name: (member.events.of("clocks") or [{}])[0].get("clocks") or None for name, member in by_host.items()}
     used = {name: _interfaces(member) for name, member in by_host.items()}
     return {
         **{key: _one_of(ready, key) for key in ("torch", "nccl", "cuda", "device")},
         "numa_nodes": common({name: sorted(nodes, key=str) for name, nodes in numa.items()}),
-        "clocks": clocks,
         "interfaces_used": common({name: sorted(interfaces) for name, interfaces in used.items()}),
     }
 

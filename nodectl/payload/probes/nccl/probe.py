@@ -6,13 +6,11 @@
 import argparse
 import os
 import stat
-import threading
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...common import machine, program
+from ...common import program
 from ...common import ranks as host_ranks
 from ...common.events import first_line, say
 from ...common.sockets import ESTABLISHED, kernel_rows, parsed
@@ -215,62 +213,6 @@ class Sweep:
             raise CutError("the time is over for it and larger ones" + why)
 
 
-COLUMNS = "index,clocks.sm,clocks.mem,temperature.gpu"
-EVERY_S = 1.0
-SMI_S = 10.0
-_CPU_MHZ = "cpu MHz"
-
-
-class Clocks:
-    """Samples of these GPUs, or of the processors if there are none, from its making to `stop`."""
-
-    def __init__(self, gpus: Sequence[int]) -> None:
-        self.gpus = gpus
-        self.samples: Dict[str, List[List[float]]] = {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> Dict[str, Dict[str, float]]:
-        """Return, by GPU (or `cpu`), the median clocks and the highest temperature."""
-        self._over.set()
-        self._thread.join(10)
-        summaries = {}
-        for name, samples in list(self.samples.items()):
-            summaries[name] = {"mhz": median(sample[0] for sample in samples)}
-            if len(samples[0]) > 2:
-                summaries[name]["memory_mhz"] = median(sample[1] for sample in samples)
-                summaries[name]["temperature_c"] = max(sample[2] for sample in samples)
-        return summaries
-
-    def _watch(self) -> None:
-        # what a process does before it computes says nothing of its clocks
-        while not self._over.wait(EVERY_S):
-            for name, values in (gpu_sample(self.gpus) if self.gpus else cpu_sample()).items():
-                self.samples.setdefault(name, []).append(values)
-
-
-def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
-    """Return the columns of each GPU by its index; nothing if the driver does not tell."""
-    asked = "-i", ",".join(map(str, gpus))
-    rows = machine.smi("--query-gpu=" + COLUMNS, "--format=csv,noheader,nounits", *asked, timeout_s=SMI_S) or ""
-    values = {}
-    for line in rows.splitlines():
-        index, *cells = [cell.strip() for cell in line.split(",")]
-        try:
-            values[index] = [float(cell) for cell in cells]
-        except ValueError:
-            continue
-    return values
-
-
-def cpu_sample() -> Dict[str, List[float]]:
-    """Return the mean over all processors, where the kernel tells it."""
-    lines = machine.text(Path("/proc/cpuinfo")).splitlines()
-    values = [float(line.partition(":")[2]) for line in lines if line.startswith(_CPU_MHZ)]
-    return {"cpu": [round(sum(values) / len(values), 1)]} if values else {}
-
-
 def used_interfaces(but_port: int) -> Dict[str, Any]:
     """Return connections by interface and their other ends; `but_port` is of the meeting, not of data."""
     names = {address: name for name, address in addresses()}
@@ -321,16 +263,14 @@ def programs(options: argparse.Namespace) -> int:
 
 
 def ranks(options: argparse.Namespace) -> int:
-    """All ranks of this host, and what the clocks were; with --local-rank one of them."""
+    """Run all ranks of this host; with --local-rank one of them."""
     gpus = [int(index) for index in options.devices.split(",")] if options.devices else []
     if options.local_rank >= 0:
         return run_rank(options, gpus)
     say(event="started", pid=os.getpid())
-    clocks = Clocks(gpus)
     status, ended_by = host_ranks.spawn(options.nproc)
     if ended_by:
         say(event="error", text=ended_by.text, remedy=ended_by.remedy, peer=ended_by.peer)
-    say(event="clocks", clocks=clocks.stop())
     return status
 
 
