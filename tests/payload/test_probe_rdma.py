@@ -78,7 +78,7 @@ def case(server_here: bool = False, mode: str = "rxe0", program: str = "ib_write
     line = [program, "-d", mode, "-n", "300"]
     return {
         "client": line, "server": line, "client_cpus": [0], "server_cpus": [], "client_port": ["none0", 1],
-        "server_port": ["none0", 1], "server_here": server_here, "json": False, "deadline_s": 20.0,
+        "server_port": ["none0", 1], "server_here": server_here, "deadline_s": 20.0,
         "group": "0 write", **more,
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ def port(host: str, device: str = "mlx5_0", **more: Any) -> dict[str, Any]:
 
 def look(host: str, **more: Any) -> dict[str, Any]:
     """What the payload says of a host with one such port."""
-    options = ["--report_gbits", "--out_json"]
+    options = ["--report_gbits"]
     return {
         "event": "rdma", "ports": [port(host)], "adapters": ["0000:81:00.0"],
         "programs": {name: {"version": "6.06", "options": options} for name in PROGRAMS},
@@ -53,7 +53,7 @@ def told(name: str, **more: Any) -> dict[str, Any]:
     run = recorded(FIXTURES / f"{name}.txt")
     return {
         "argv": list(run.argv), "status": run.exit_status, "stdout": run.stdout, "stderr": "", "timed_out": False,
-        "json": None, "cpus": [4, 5], "link": {"state": "ACTIVE", "carrier_changes": 1}, **more,
+        "cpus": [4, 5], "link": {"state": "ACTIVE", "carrier_changes": 1}, **more,
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from nodectl.probes.rdma.argv import (
     command,
     is_latency,
 )
-from nodectl.probes.rdma.ready import Nic, Program
+from nodectl.probes.rdma.ready import Nic
 
 USUAL = Amount(repetitions=3, duration_s=1.0)
 MESSAGE_BYTES = MIB
@@ -144,21 +144,17 @@ def steps_of(
     return [step for step in steps if step]
 
 
-def plan_of(
-    cases: Sequence[Case], leader: str, programs: Mapping[str, Mapping[str, Program]]
-) -> list[dict[str, object]]:
+def plan_of(cases: Sequence[Case], leader: str) -> list[dict[str, object]]:
     """Return what the payload is given; `leader` is the host that measures."""
-    return [_test(case, leader, programs[case.client]) for case in cases]
+    return [_test(case, leader) for case in cases]
 
 
-def plan_alone(steps: Sequence[Sequence[Case]], programs: Mapping[str, Program]) -> list[dict[str, object]]:
+def plan_alone(steps: Sequence[Sequence[Case]]) -> list[dict[str, object]]:
     """Return what the payload is given for a host by itself; the tests in the order of the cases."""
-    return [
-        {**_test(case, case.server, programs), "step": number} for number, step in enumerate(steps) for case in step
-    ]
+    return [{**_test(case, case.server), "step": number} for number, step in enumerate(steps) for case in step]
 
 
-def _test(case: Case, leader: str, programs: Mapping[str, Program]) -> dict[str, object]:
+def _test(case: Case, leader: str) -> dict[str, object]:
     client, server = case.nics
     return {
         "client": command(case.operation, client.end, case.size),
@@ -168,7 +164,6 @@ def _test(case: Case, leader: str, programs: Mapping[str, Program]) -> dict[str,
         "client_port": [client.port.device, client.port.port],
         "server_port": [server.port.device, server.port.port],
         "server_here": case.server == leader,
-        "json": "--out_json" in programs[PROGRAMS[case.operation]].options,
         "deadline_s": deadline_s(case.size),
         "group": f"{case.rail} {case.operation}",
     }

@@ -155,7 +155,7 @@ def _measured(transport: Transport, node: Node, *, operations: Sequence[str], op
     steps = steps_of(name, node.rounds, operations, options)
     repetitions = options.repetitions or USUAL.repetitions
     total_s = repetitions * sum(deadline_s(step[0].size) + _START_S for step in steps)
-    plan = json.dumps(plan_alone(steps, programs))
+    plan = json.dumps(plan_alone(steps))
     args = ["alone", "--plan", plan, "--repetitions", str(repetitions)]
     done, events = run_program(transport, node.host, "probes.rdma.probe", args, timeout_s=total_s)
     cases = [case for step in steps for case in step]
@@ -260,7 +260,7 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
     if not cases:
         return ProbeResult(findings=(_nothing_in_common(fleet, first, second),))
     programs = {name: site.programs for name, site in fleet.sites.items()}
-    plan = json.dumps(plan_of(cases, first, programs))
+    plan = json.dumps(plan_of(cases, first))
     total_s = sum(deadline_s(case.size) for case in cases)
     args, more = ["--plan", plan], ["--fixed-port", str(options.port or 0)]
     bind = options.interface is not None

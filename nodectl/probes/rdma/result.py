@@ -63,11 +63,10 @@ def read(case: Case, event: Event) -> Reading | Failed:
     client, server = event.get("client"), event.get("server")
     evidence = "\n".join(_shown(run) for run in (client, server) if run)[-_EVIDENCE_CHARS:]
     failure = failure_of(client, server, event.get("gone") or "")
-    # a table that cannot be read, of a run that ended well, may still stand in the JSON
-    unread = failure is not None and failure.kind == "other" and client is not None and client["status"] == 0
-    if client is not None and (failure is None or (unread and client["json"])):
+    if client is not None and failure is None:
         try:
-            row, printed = _figures(client)
+            parsed = parse_perftest(client["stdout"])
+            row, printed = parsed.rows[-1], _printed(client["stdout"], parsed)
         except ParseError as error:
             failure = Failure("other", error.message)
         else:
@@ -76,17 +75,6 @@ def read(case: Case, event: Event) -> Reading | Failed:
                 return Failed(case, Failure("other", f"perftest could not tell the time: {printed}"), evidence)
             return Reading(row, printed, (client["cpus"], server["cpus"] if server else []))
     return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
-
-
-def _figures(client: Event) -> tuple[BwRow | LatRow, str]:
-    """Return the text's figures, those of `--out_json` where it has none that can be read."""
-    try:
-        parsed = parse_perftest(client["stdout"])
-    except ParseError:
-        if not client["json"]:
-            raise
-        parsed = parse_perftest(client["json"])
-    return parsed.rows[-1], _printed(client["stdout"], parsed)
 
 
 def _printed(text: str, parsed: Perftest) -> str:

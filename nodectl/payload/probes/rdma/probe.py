@@ -11,9 +11,7 @@ import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from ...common import program, sockets
@@ -29,7 +27,7 @@ POLL_S = 0.02
 # what a program that was told to end may still take
 END_S = 2.0
 # of interest: what not every version or build has
-OPTIONS = ("--use_cuda", "--use_cuda_dmabuf", "--out_json", "--report_gbits")
+OPTIONS = ("--use_cuda", "--use_cuda_dmabuf", "--report_gbits")
 
 
 def output_of(argv: Sequence[str]) -> str:
@@ -60,15 +58,12 @@ def open_file() -> Any:
 class Program:
     """A run that has started; its output goes to files, so that nothing is lost when it is killed."""
 
-    def __init__(self, argv: Sequence[str], cpus: Sequence[int], json_wanted: bool) -> None:
+    def __init__(self, argv: Sequence[str], cpus: Sequence[int]) -> None:
         """`cpus` are those to run on, none for all; ones that this process may not use are left out."""
         self.argv = list(argv)
         self._out, self._err = open_file(), open_file()
-        self._folder = tempfile.mkdtemp(prefix="nodectl-rdma-") if json_wanted else None
         self.cpus = sorted(set(cpus) & os.sched_getaffinity(0))
         self.timed_out = False
-        if self._folder:
-            self.argv += ["--out_json", "--out_json_file=%s" % (Path(self._folder) / "result.json")]
         # a pipe or a file is buffered as a whole, and what a killed program had to say would be lost
         lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []
         self._process = subprocess.Popen(
@@ -115,7 +110,6 @@ class Program:
             "stdout": content(self._out),
             "stderr": content(self._err),
             "timed_out": self.timed_out,
-            "json": self._json(),
             "cpus": self.cpus,
         }
         self.clear()
@@ -126,12 +120,6 @@ class Program:
         self.end()
         self._out.close()
         self._err.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _json(self) -> Optional[str]:
-        path = Path(self._folder or "/nonexistent") / "result.json"
-        return path.read_text(errors="replace")[:MOST_BYTES] if self._folder and path.is_file() else None
 
 
 def content(file: Any) -> str:
@@ -150,7 +138,6 @@ def not_started(argv: Sequence[str], error: OSError) -> Dict[str, Any]:
         "stdout": "",
         "stderr": complaint,
         "timed_out": False,
-        "json": None,
         "cpus": [],
     }
 
@@ -191,7 +178,7 @@ class Ends:
             port = self.port or reserve(self.address, 0)
             argv = [*test["server"], "-p", str(port)]
             try:
-                server = Program(argv, test["server_cpus"], False)
+                server = Program(argv, test["server_cpus"])
             except OSError as error:
                 return {"run": not_started(argv, error)}
             until = time.monotonic() + LISTEN_S
@@ -224,7 +211,7 @@ class Ends:
         self._received = ports.packets(*test["client_port"])
         argv = [*test["client"], "-p", str(port), address]
         try:
-            self._client = Program(argv, test["client_cpus"], test["json"])
+            self._client = Program(argv, test["client_cpus"])
         except OSError as error:
             return not_started(argv, error)
         self._until = time.monotonic() + test["deadline_s"]
