@@ -210,7 +210,7 @@ def _shown(run: Event) -> str:
 
 def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure | None:
     """Return the failure by what both ends said; the other end's way is lost where it is `gone`."""
-    served = None if server is None else _run(server)
+    served = None if server is None else _run(server, is_server=True)
     if client is not None:
         # a server that had ended before the client came says so itself
         failure = classify(_run(client), served, server_listens=served.timed_out or None if served else None)
@@ -222,8 +222,8 @@ def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure
     return failure
 
 
-def _run(ended: Event) -> Run:
-    return Run(ended["argv"], ended["status"], ended["stdout"], ended["stderr"], ended["timed_out"])
+def _run(ended: Event, *, is_server: bool = False) -> Run:
+    return Run(ended["argv"], ended["status"], ended["stdout"], ended["stderr"], ended["timed_out"], is_server)
 
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
