@@ -111,9 +111,9 @@ def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside:
         assert found.adapters == tuple(f"mlx5_{number}" for number in adapters)
 
 
-def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = "") -> Part:
+def part(name: str, ranks: int, speed_mbit: int | None = None) -> Part:
     endpoint = Endpoint(Host(name, name), name, "eth0", 1500, 29500, None, "2.7.0", 8, speed_mbit=speed_mbit)
-    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0", adapter)
+    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = ""
         ([part("a", 8), part("b", 8)], "nccl", Route(("m0", "m1"), {"m0": 400.0}, inside_gb_s=450.0), "RING", None),
         ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), None, (450.0, "inside")),
         ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), "NVLS", (450 * (7 / 4) * (8 / 9), "inside")),
-        ([part("a", 1, adapter="m0"), part("b", 1, adapter="m0")], "nccl", BOTH, "RING", (400.0, "network")),
+        ([part("a", 1), part("b", 1)], "nccl", BOTH, "RING", (400.0, "network")),
         ([part("a", 8)], "nccl", Route(unknown="no answer"), "RING", None),
         ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Route(), None, (1.25, "network")),
         ([part("a", 1), part("b", 1, 25000)], "gloo", Route(), None, None),

@@ -32,15 +32,6 @@ class Identity:
         """The same text for the same thing."""
         return json.dumps([self.probe, self.hosts, self.direction, self.unit, self.subject, self.size_bytes])
 
-    @classmethod
-    def of_key(cls, key: str) -> Identity:
-        """Read an identity from its key; ValueError if it is none."""
-        try:
-            probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
-            return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{key!r} is no identity") from error
-
     @property
     def kind(self) -> str:
         """Return what a finding about it blames: the host, the path between two, or of a group none of them."""

@@ -95,7 +95,6 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "interface": part.interface,
             "nccl-interface": options.interface or "",
             "nics-only": int(options.through_nics),
-            "adapter": part.adapter,
             "devices": ",".join(map(str, part.devices)),
             "bus-ids": ",".join(bus_ids[device] for device in part.devices if device < len(bus_ids)),
             "collectives": ",".join(run.collectives),
@@ -198,7 +197,7 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Hos
         if run.backend == "nccl":
             log = next(log for log in logs if log.host == name)
             inside = alone and not run.options.through_nics
-            yield from judged(log, run.route_on(name), alone=inside, adapter=part.adapter)
+            yield from judged(log, run.route_on(name), alone=inside)
         elif not alone and member.events.of("sockets"):
             # several ranks of a host also meet by its loopback
             used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}

@@ -95,6 +95,5 @@ def _nics_gb_s(part: Part, backend: str, route: Route | None) -> float | None:
         return speed / 1e3 / _BITS if speed else None
     if route is None or route.unknown:
         return None
-    chosen = part.adapter.split(",") if part.adapter else route.adapters
-    rates = [route.rates_gb_s.get(adapter, 0.0) for adapter in chosen]
+    rates = [route.rates_gb_s.get(adapter, 0.0) for adapter in route.adapters]
     return sum(rates) if all(rates) else None

@@ -1,4 +1,4 @@
-"""The nccl probe: collectives over a node, pairs, all hosts or a rail, NCCL on GPUs and gloo on CPUs."""
+"""The nccl probe: collectives over a node, pairs or all hosts, NCCL on GPUs and gloo on CPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from nodectl.probes.nccl.fleet import (
     find_routes,
     group_of,
     node_groups,
-    rail_groups,
 )
 from nodectl.probes.nccl.models import COLLECTIVES
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
@@ -201,7 +200,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
         if fleet.backend != "nccl" or any(host.endpoint.gpus > 1 for host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
-    needed = 2 if options.scope in ("pairs", "rail") else 1
+    needed = 2 if options.scope == "pairs" else 1
     if len(ready) >= needed and ranks >= 2:
         return None
     if len(hosts) == len(ready):
@@ -225,12 +224,6 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
     if run.options.by_itself:
         how = "by way of its NICs" if run.options.through_nics else "by itself"
         return f"{counted(count, 'host')}, each {how}", [node_groups(fleet)]
-    if scope == "rail":
-        rails = [group for group in rail_groups(fleet, run.routes) if group.ranks > 1]
-        names = ", ".join(group.rail for group in rails)
-        if not rails:
-            raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
-        return f"{counted(count, 'host')}, one rail after the other: {names}", [[group] for group in rails]
     if scope == "pairs":
         by_host = {host.name: host for host in fleet.ready}
         how, planned = planned_rounds([host.endpoint for host in fleet.ready], switches, run.options)
@@ -280,7 +273,7 @@ def _shown(given: Conditions) -> str:
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
     parts.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
-    parts += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
+    parts += [str(given[name]) for name in ("network",) if isinstance(given.get(name), str)]
     dispatch_us = given.get("dispatch_us")
     if given.get("dispatch_bound") and isinstance(dispatch_us, float):
         parts.append(f"torch's own {dispatch_us:.0f} us of each operation")
@@ -305,8 +298,8 @@ PROBE = Probe(
     options=NcclOptions,
     results=MeasurementKind(
         units=(Unit("GB/s", beside=("Gbit/s", 8), word="busbw"),),
-        identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
-        places=("interfaces", "rail"),
+        identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine"),
+        places=("interfaces",),
         shown=_shown,
         caption="VALUE is the bus bandwidth (busbw) of nccl-tests: the rate of each link, however many ranks there are",
     ),

@@ -24,7 +24,7 @@ _NO_GPUS = "none"
 
 
 # `nics`: as `node`, by way of the NICs alone
-SCOPES = ("all", "node", "nics", "pairs", "rail")
+SCOPES = ("all", "node", "nics", "pairs")
 _NICS = "nics"
 ENGINES = ("auto", "torch", "nccl-tests")
 
@@ -43,7 +43,7 @@ class NcclOptions(ProbeOptions):
     scope: str = option(
         "all",
         Choice(SCOPES),
-        "All hosts together, each by itself (nics: through its NICs alone), pairs, or one rail after the other.",
+        "All hosts together, each by itself (nics: through its NICs alone), or pairs.",
     )
     engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
 
@@ -178,7 +178,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
 def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
     """Return the finding for a run that was cut short, which is never a pass."""
     reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
-    more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
+    more = f" over {', '.join(group.hosts)}"
     return Finding(
         group.hosts[0],
         NAME,
@@ -245,7 +245,6 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
         "engine": run.engine,
         "backend": run.backend,
         "scope": run.options.scope,
-        "rail": group.rail or None,
         "ranks": group.ranks,
         "nodes": None if alone else len(group.parts),
         "ranks_per_host": per_host.pop() if len(per_host) == 1 else None,

@@ -322,8 +322,6 @@ def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> No
         # `=`: this very name, not all that begin so
         os.environ["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface
     os.environ.update(nccl_tests.NICS_ONLY if options.nics_only else {})
-    if options.adapter:
-        os.environ["NCCL_IB_HCA"] = "=" + options.adapter
     if nccl_log is not None:
         os.environ.update(nccl_log.environment())
 
@@ -333,7 +331,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser, (looking, by_ranks, by_programs) = program.commands(look, ranks, programs)
     looking.add_argument("--folder", required=True)
     host_ranks.add_arguments(by_ranks)
-    for name in ("--nccl-interface", "--adapter", "--devices", "--bus-ids"):
+    for name in ("--nccl-interface", "--devices", "--bus-ids"):
         by_ranks.add_argument(name, default="")
     for name in ("--folder", "--devices", "--nccl-interface"):
         by_programs.add_argument(name, default="")
