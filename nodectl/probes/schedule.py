@@ -36,11 +36,13 @@ class Pace:
         self._turn = threading.Lock()
 
     def done(self, parts: int) -> None:
-        """Note that this many parts have ended, and announce an estimate that differs by more than a tenth."""
-        took_s = self.took_s()
-        if not 0 < parts < self._parts:
-            return
-        left_s = took_s * (self._parts - parts) / parts
+        """Note that this many parts have ended; after the last there is no estimate."""
+        if 0 < parts < self._parts:
+            took_s = self.took_s()
+            self.expect(took_s, took_s * (self._parts - parts) / parts)
+
+    def expect(self, took_s: float, left_s: float) -> None:
+        """Announce the estimate if it differs from the last one by more than a tenth."""
         whole_s = took_s + left_s
         with self._turn:
             if self._said_s is not None and abs(whole_s - self._said_s) <= _RIGHT * self._said_s:
