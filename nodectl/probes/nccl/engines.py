@@ -29,8 +29,6 @@ _RUN_S = 3600.0
 # what is there for ending and reporting of the time that is left
 _MARGIN_S = 1.0
 _LOOPBACK = "lo"
-# of an operation's time: from here on the GPU waits for torch
-_BOUND = 0.8
 
 
 def measure_by_torch(transport: Transport, group: Group, run: Run) -> ProbeResult:
@@ -133,20 +131,10 @@ def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> lis
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
             _chosen(events) or choice(logs, collective, size_bytes, ranks),
-            _dispatch(events),
         )
         for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
-
-
-def _dispatch(events: Sequence[Event]) -> dict[str, object]:
-    """Return what torch needs to hand an operation to the slowest rank's GPU, and whether the figure is little else."""
-    dispatch_s = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
-    if not dispatch_s:
-        return {}
-    usual = median(max(times) for times in zip(*(event["seconds"] for event in events), strict=True))
-    return {"dispatch_us": max(dispatch_s) * 1e6, "dispatch_bound": max(dispatch_s) >= _BOUND * usual}
 
 
 def _chosen(events: Sequence[Event]) -> NcclChoice | None:

@@ -274,9 +274,6 @@ def _shown(given: Conditions) -> str:
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
     parts.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
     parts += [str(given[name]) for name in ("network",) if isinstance(given.get(name), str)]
-    dispatch_us = given.get("dispatch_us")
-    if given.get("dispatch_bound") and isinstance(dispatch_us, float):
-        parts.append(f"torch's own {dispatch_us:.0f} us of each operation")
     parts.append(_share(given))
     return ", ".join(filter(None, parts))
 

@@ -27,10 +27,6 @@ LONGEST_S = 4.0
 CARRIED_S = 1.0
 # of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
 FREE_PART, SHARED_PART = 0.8, 0.25
-# where the time is limited: what is tried, unsaid, before a size of which no smaller one tells, and how far one tells
-FIRST_BYTES, STEP = 1 << 20, 64
-# of larger messages the GPU needs longer than torch needs to hand one over
-DISPATCH_BYTES = 1 << 20
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
 NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
 
@@ -134,7 +130,7 @@ class Sweep:
         """Warm up and check, time the repetitions, check again; how long one operation takes."""
         group, options = self.group, self.options
         self._require(0.0)
-        self._require_room_in_time(collective, size)
+        self._require_room_in_time(size)
         began = time.monotonic()
         case = self._built(collective, size)
         if self.log is not None:
@@ -149,7 +145,6 @@ class Sweep:
         self._require(once * (options.repetitions + 1), once)
         iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
         seconds = [group.timed(case, iterations) for _ in range(options.repetitions)]
-        dispatch = group.dispatched(case) if size < DISPATCH_BYTES else None
         wrong += group.checked(case)
         self.seen = size, once, max(0.0, time.monotonic() - began - iterations * sum(seconds))
         say(
@@ -161,7 +156,6 @@ class Sweep:
             wrong=wrong,
             iterations=iterations,
             chosen=chosen,
-            dispatch_s=dispatch,
             seconds=[round(took, 9) for took in seconds],
         )
         return once
@@ -177,31 +171,14 @@ class Sweep:
             raise CutError("no room: a rank could not allocate its buffers")
         return case
 
-    def _require_room_in_time(self, collective: str, size: int) -> None:
+    def _require_room_in_time(self, size: int) -> None:
         """Raise CutError if the time is limited and the case would take longer, by what smaller sizes took."""
-        if self.part_ends is None:
+        if self.part_ends is None or self.seen is None:
             return
-        while self.seen is None or size > STEP * self.seen[0]:
-            step = FIRST_BYTES if self.seen is None else STEP * self.seen[0]
-            if step >= size and self.seen is None:
-                return
-            operation_s = self.seen[1] * STEP if self.seen else 0.0
-            self._require(2 * operation_s, operation_s)
-            self._tried_unsaid(collective, step)
         seen, once, besides_s = self.seen
         operation_s = once * size / seen
         timed_s = self.options.repetitions * max(operation_s, self.options.seconds)
         self._require(timed_s + besides_s * max(1.0, size / seen), operation_s)
-
-    def _tried_unsaid(self, collective: str, size: int) -> None:
-        """Measure what an operation of that size takes, and what else a case does: it is checked twice."""
-        began = time.monotonic()
-        case = self._built(collective, size)
-        self.group.checked(case)
-        checked_s = self.group.largest(time.monotonic() - began)
-        once = self.group.largest(self.group.timed(case, 1))
-        self.seen = size, once, 2 * checked_s + once
-        self._require(0.0)
 
     def _require(self, seconds: float, operation_s: float = 0.0) -> None:
         if self.part_ends is None:
