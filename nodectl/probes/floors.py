@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,16 +27,6 @@ from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
-_SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
-# rates and times in another multiple are the same; bits and bytes are not
-_MULTIPLES: dict[str, tuple[str, float]] = {
-    **{f"{prefix}bit/s": ("bit/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
-    **{f"{prefix}b/s": ("byte/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
-    "s": ("s", 1.0),
-    "ms": ("s", 1e-3),
-    "us": ("s", 1e-6),
-    "ns": ("s", 1e-9),
-}
 # conditions of a floor that say more than that the measurement has the same
 _OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
 # not `interfaces_used`, which a measurement has besides its `interfaces`
@@ -122,9 +111,8 @@ def _floor(measurement: Measurement, floors: Sequence[Floor], between: GpuLink |
     link = measurement.conditions.get("link_class") or between
     fitting = [
         floor
-        for declared in floors
-        if declared.probe == measurement.probe
-        and (floor := _in_unit(declared, measurement.unit)) is not None
+        for floor in floors
+        if (floor.probe, floor.unit) == (measurement.probe, measurement.unit)
         and _is_met(floor, measurement)
         # the class of links between the GPUs of one node says nothing of what leaves it
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
@@ -224,26 +212,8 @@ def size_bytes(text: str) -> int:
     return size
 
 
-def _unit(unit: str) -> str:
-    """One spelling of what means the same; GB/s and Gb/s do not."""
-    if match := re.fullmatch(r"([KkMGT])b(?:/s|ps|/sec)", unit):
-        return f"{match[1].lower()}bit/s"
-    plain = unit.lower()
-    return _SAME_UNIT.get(plain, plain)
-
-
-def _in_unit(floor: Floor, unit: str) -> Floor | None:
-    """Return the same floor in the unit of a measurement; None if they measure different things."""
-    unit_of_floor, wanted = _unit(floor.unit), _unit(unit)
-    if unit_of_floor == wanted:
-        return floor
-    (kind, scale), (other, per) = (_MULTIPLES.get(name, (name, 1.0)) for name in (unit_of_floor, wanted))
-    return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
-
-
 def _is_ceiling(measurement: Measurement) -> bool:
-    kind = kind_of(measurement.probe)
-    return kind.lower_is_better(measurement.unit) is True or kind.lower_is_better(_unit(measurement.unit)) is True
+    return kind_of(measurement.probe).lower_is_better(measurement.unit) is True
 
 
 def _missed(measurement: Measurement, floor: Floor) -> bool:
@@ -345,7 +315,7 @@ def _problems(floor: Floor) -> Iterator[str]:
         yield f"probe: no probe {floor.probe!r}; {meant(floor.probe, declarations())}one of: {names}"
         return
     units = [unit.name for unit in probe.results.units]
-    if not any(_in_unit(floor, unit) for unit in units):
+    if floor.unit not in units:
         yield f"unit: {floor.probe} measures in {', '.join(units)}, and {floor.unit!r} is none of it"
     conditions = probe.floor_conditions | _OF_ANY_PROBE
     for name in floor.conditions:
