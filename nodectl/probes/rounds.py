@@ -40,34 +40,26 @@ def planned_rounds(
     ready: Sequence[Endpoint], switches: Mapping[str, str], options: ProbeOptions
 ) -> tuple[str, Rounds[Endpoint]]:
     """Return the plan, as a word for the operator and as rounds; near pairs first where the switches are known."""
-    if options.rounds is not None:
-        return f"sample of {options.rounds}", sampled(ready, options.rounds)
-    mode = resolved(options.pairs, len(ready))
-    if mode == "all" and len(set(switches.values())) > 1:
+    count = options.rounds if options.rounds is not None else usual_rounds(len(ready))
+    if 0 < count < _most_rounds(len(ready)):
+        return f"sample of {count}", sampled(ready, count)
+    if len(set(switches.values())) > 1:
         return "all, same switch first", near_before_far(ready, lambda endpoint: switches[endpoint.host.name])
-    return mode, rounds_for(mode, ready)
+    return "all", all_pairs(ready)
 
 
-def rounds_for(mode: str, items: Sequence[T]) -> Rounds[T]:
-    """Return the rounds of a mode; `auto` is `all` up to ALL_PAIRS_LIMIT hosts, else `sample`."""
-    mode = resolved(mode, len(items))
-    if mode == "first":
-        return [[(items[0], items[1])]] if len(items) > 1 else []
-    if mode == "ring":
-        return ring(items)
-    return sample(items) if mode == "sample" else all_pairs(items)
+def usual_rounds(hosts: int) -> int:
+    """Return the rounds of so many hosts if nobody asks for a number: all of few hosts, about log2(n) of many."""
+    return _most_rounds(hosts) if hosts <= ALL_PAIRS_LIMIT else (hosts - 1).bit_length()
 
 
-def resolved(mode: str, count: int) -> str:
-    """Return the mode that `auto` means for so many hosts; any other as it is."""
-    if mode != "auto":
-        return mode
-    return "all" if count <= ALL_PAIRS_LIMIT else "sample"
+def _most_rounds(hosts: int) -> int:
+    return hosts - 1 + hosts % 2
 
 
 def all_pairs(items: Sequence[T]) -> Rounds[T]:
     """Every pair once, by the circle method: n-1 rounds for an even n; for an odd one n, a host resting in each."""
-    return _circle(items, range(len(items) - 1 + len(items) % 2))
+    return _circle(items, range(_most_rounds(len(items))))
 
 
 def _circle(items: Sequence[T], turns: Iterable[int]) -> Rounds[T]:
@@ -91,16 +83,6 @@ def ring(items: Sequence[T]) -> Rounds[T]:
     return [pairs for pairs in (edges[::2], edges[1::2], last) if pairs]
 
 
-def sample(items: Sequence[T], seed: int = 0) -> Rounds[T]:
-    """About log2(n) of the rounds of all pairs, over shuffled hosts: every host meets that many others.
-
-    The same hosts give the same sample, so that two runs can be compared.
-    """
-    shuffled = list(items)
-    random.Random(seed).shuffle(shuffled)  # noqa: S311 - a sample, not a secret
-    return _circle(shuffled, range(max(1, (len(items) - 1).bit_length())))
-
-
 def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     """So many rounds of all pairs, drawn by chance over shuffled hosts: each meets other partners in each round.
 
@@ -109,7 +91,7 @@ def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
     shuffled = list(items)
     draw.shuffle(shuffled)
-    most = len(items) - 1 + len(items) % 2
+    most = _most_rounds(len(items))
     # the rounds of these numbers alone: of 1,000 hosts there are half a million pairs
     return all_pairs(shuffled) if count >= most else _circle(shuffled, sorted(draw.sample(range(most), count)))
 
