@@ -45,7 +45,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     # what asking all hosts took, starting a pair's two ends takes, too: long where they share a machine
     start_s = max(_START_S, monotonic() - looked)
     switches = switch_names(endpoint.host for endpoint in endpoints)
-    mode, rounds = planned_rounds(endpoints, switches, options)
+    mode, rounds = planned_rounds(endpoints, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, start_s))
     rounds, one_round = rounds[: amount.rounds], replace(amount, rounds=1)
     count, cost = sum(map(len, rounds)), time_text(cost_s(amount, start_s))

@@ -1,9 +1,9 @@
-"""The order of a fleet's rounds: sampled ones, and the same switch before another; no host is in two pairs of one."""
+"""The rounds of a fleet's pairs: all, or a sample; no host is in two pairs of a round."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -36,15 +36,11 @@ def require_two(hosts: Sequence[Host], probe: str, otherwise: str = "") -> None:
         raise TooFewError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
 
 
-def planned_rounds(
-    ready: Sequence[Endpoint], switches: Mapping[str, str], options: ProbeOptions
-) -> tuple[str, Rounds[Endpoint]]:
-    """Return the plan, as a word for the operator and as rounds; near pairs first where the switches are known."""
+def planned_rounds(ready: Sequence[Endpoint], options: ProbeOptions) -> tuple[str, Rounds[Endpoint]]:
+    """Return the plan, as a word for the operator and as rounds."""
     count = options.rounds if options.rounds is not None else usual_rounds(len(ready))
     if 0 < count < _most_rounds(len(ready)):
         return f"sample of {count}", sampled(ready, count)
-    if len(set(switches.values())) > 1:
-        return "all, same switch first", near_before_far(ready, lambda endpoint: switches[endpoint.host.name])
     return "all", all_pairs(ready)
 
 
@@ -96,21 +92,6 @@ def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     return all_pairs(shuffled) if count >= most else _circle(shuffled, sorted(draw.sample(range(most), count)))
 
 
-def near_before_far(items: Sequence[T], switch_of: Callable[[T], Hashable]) -> Rounds[T]:
-    """Every pair once: first those below one switch, on all switches at once, then those of two switches.
-
-    With switches of equal and even size these are n - 1 rounds, as without any order.
-    """
-    switches: dict[Hashable, list[T]] = {}
-    for item in items:
-        switches.setdefault(switch_of(item), []).append(item)
-    groups = list(switches.values())
-    rounds = merged(all_pairs(group) for group in groups)
-    for meeting in all_pairs(range(len(groups))):
-        rounds += merged(_between(groups[a], groups[b]) for a, b in meeting)
-    return rounds
-
-
 def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
     """Return the one switch beside each host, by its variable nodectl_switch; nothing unless all hosts name one.
 
@@ -126,14 +107,6 @@ def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
             return {}
         switches[host.name] = ", ".join(sorted({str(name) for name in names}))
     return switches
-
-
-def _between(first: Sequence[T], second: Sequence[T]) -> Rounds[T]:
-    """Each of the first with each of the second, in as many rounds as the larger side has hosts."""
-    small, large = sorted((first, second), key=len)
-    return [
-        [(item, large[(place + shift) % len(large)]) for place, item in enumerate(small)] for shift in range(len(large))
-    ]
 
 
 def merged(plans: Iterable[Rounds[T]]) -> Rounds[T]:

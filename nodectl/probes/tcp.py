@@ -55,7 +55,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
     findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
     switches = switch_names(endpoint.host for endpoint in ready)
-    mode, rounds = planned_rounds(ready, switches, options)
+    mode, rounds = planned_rounds(ready, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
     count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)

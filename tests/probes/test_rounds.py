@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.model.host import Host
-from nodectl.probes.rounds import all_pairs, near_before_far, ring, sampled, switch_names, usual_rounds
+from nodectl.probes.rounds import all_pairs, ring, sampled, switch_names, usual_rounds
 
 counts = st.integers(min_value=2, max_value=60)
 
@@ -19,16 +19,6 @@ def test_a_sample_meets_distinct_partners(count: int, rounds: int, seed: int) ->
     assert len(set(flat(found))) == len(flat(found))
     assert len(found) == min(rounds, count - 1 + count % 2)
     assert found == sampled(range(count), rounds, seed)
-
-
-@given(st.lists(st.integers(min_value=0, max_value=4), min_size=2, max_size=40))
-def test_every_pair_once_and_near_ones_first(switches: list[int]) -> None:
-    found = near_before_far(range(len(switches)), lambda item: switches[item])
-    assert no_host_twice(found)
-    assert sorted(map(sorted, flat(found))) == sorted(map(list, combinations(range(len(switches)), 2)))
-    near = [{switches[a] == switches[b] for a, b in each} for each in found]
-    assert all(len(each) == 1 for each in near)
-    assert near == sorted(near, key=lambda each: False in each)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     switches = switch_names(host.host for host in fleet.ready)
     run = _with_floors(Run(fleet.engine, fleet.backend, options, routes), fleet)
     first = _node_first(run, fleet)
-    how, rounds = _rounds(fleet, run, switches)
+    how, rounds = _rounds(fleet, run)
     in_turn = turns(fleet.ready, options.forks)
 
     def cost_s(amount: Amount) -> float:
@@ -218,7 +218,7 @@ def _alone(fleet: Fleet) -> tuple[Finding, ...]:
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
 
 
-def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:
+def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
     """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
     if run.options.by_itself:
@@ -226,7 +226,7 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
         return f"{counted(count, 'host')}, each {how}", [node_groups(fleet)]
     if scope == "pairs":
         by_host = {host.name: host for host in fleet.ready}
-        how, planned = planned_rounds([host.endpoint for host in fleet.ready], switches, run.options)
+        how, planned = planned_rounds([host.endpoint for host in fleet.ready], run.options)
         pairs = [[[by_host[end.host.name] for end in pair] for pair in pairs_of_round] for pairs_of_round in planned]
         rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in pairs]
         return f"{counted(count, 'host')}, pairs {how}: {counted(len(rounds), 'round')}", rounds

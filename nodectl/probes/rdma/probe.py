@@ -193,7 +193,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     if options.by_itself:
         return result + _each_host(fleet, hosts, operations, options, note)
     switches = switch_names(endpoint.host for endpoint in able)
-    mode, rounds = planned_rounds(able, switches, options)
+    mode, rounds = planned_rounds(able, options)
     if not rounds:
         note("rdma: fewer than two hosts have a port that can be measured")
         return result
