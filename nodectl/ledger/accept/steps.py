@@ -231,15 +231,6 @@ STEPS: tuple[StepKind, ...] = (
         least_gpus=2,
     ),
     _on_hosts(
-        "nics",
-        "NCCL between the GPUs of each host by way of its NICs alone (P2P and shared memory off)",
-        None,
-        {"scope": "nics", **_ONE_REDUCE},
-        _NCCL_S,
-        probe="nccl",
-        least_gpus=2,
-    ),
-    _on_hosts(
         "rdma-node",
         "RDMA between the NICs of each host, or of a NIC with itself",
         {"scope": "node", "repetitions": 1, "duration_s": 1.0},
@@ -310,7 +301,6 @@ def step_kind(name: str) -> StepKind:
 # where a budget is too short, these are given up first, in this order
 _GIVEN_UP = (
     "nccl-pairs",
-    "nics",
     "rdma-node",
     "gemm-bits",
     "p2p",

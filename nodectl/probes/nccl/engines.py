@@ -92,7 +92,6 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "backend": run.backend,
             "interface": part.interface,
             "nccl-interface": options.interface or "",
-            "nics-only": int(options.through_nics),
             "devices": ",".join(map(str, part.devices)),
             "bus-ids": ",".join(bus_ids[device] for device in part.devices if device < len(bus_ids)),
             "collectives": ",".join(run.collectives),
@@ -184,8 +183,7 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Hos
             continue
         if run.backend == "nccl":
             log = next(log for log in logs if log.host == name)
-            inside = alone and not run.options.through_nics
-            yield from judged(log, run.route_on(name), alone=inside)
+            yield from judged(log, run.route_on(name), alone=alone)
         elif not alone and member.events.of("sockets"):
             # several ranks of a host also meet by its loopback
             used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}
@@ -264,7 +262,7 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     logs = [host_log_of(first.name, [line for _, lines in logged for line in lines])]
-    findings += judged(logs[0], run.route_on(first.name), alone=not run.options.through_nics)
+    findings += judged(logs[0], run.route_on(first.name), alone=True)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:
@@ -352,7 +350,6 @@ def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
         "gpus": first.ranks,
         "devices": ",".join(map(str, first.devices)),
         "nccl-interface": options.interface or "",
-        "nics-only": int(options.through_nics),
         "collectives": ",".join(run.collectives),
         "sizes": ",".join(map(str, options.sizes.bytes)),
         "grow": options.sizes.grow,

@@ -222,8 +222,7 @@ def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
     """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
     if run.options.by_itself:
-        how = "by way of its NICs" if run.options.through_nics else "by itself"
-        return f"{counted(count, 'host')}, each {how}", [node_groups(fleet)]
+        return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
     if scope == "pairs":
         by_host = {host.name: host for host in fleet.ready}
         how, planned = planned_rounds([host.endpoint for host in fleet.ready], run.options)

@@ -23,9 +23,7 @@ USUAL = Amount(repetitions=5, duration_s=0.05)
 _NO_GPUS = "none"
 
 
-# `nics`: as `node`, by way of the NICs alone
-SCOPES = ("all", "node", "nics", "pairs")
-_NICS = "nics"
+SCOPES = ("all", "node", "pairs")
 ENGINES = ("auto", "torch", "nccl-tests")
 
 
@@ -43,19 +41,14 @@ class NcclOptions(ProbeOptions):
     scope: str = option(
         "all",
         Choice(SCOPES),
-        "All hosts together, each by itself (nics: through its NICs alone), or pairs.",
+        "All hosts together, each by itself, or pairs.",
     )
     engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
 
     @property
     def by_itself(self) -> bool:
         """Return whether each host is measured without the others."""
-        return self.scope in ("node", _NICS)
-
-    @property
-    def through_nics(self) -> bool:
-        """Return whether what goes from one GPU of a host to another has to leave it."""
-        return self.scope == _NICS
+        return self.scope == "node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +232,7 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     per_host = {part.ranks for part in group.parts}
     alone = len(group.parts) == 1
     # floors of GPUs in one host speak of the links between them
-    gpus = run.backend == "nccl" and not run.options.through_nics
+    gpus = run.backend == "nccl"
     classes = {part.ready.name: run.routes.get(part.ready.name, Route()).link_class for part in group.parts}
     return {
         "engine": run.engine,
@@ -268,7 +261,5 @@ def _choice(case: Case, run: Run) -> dict[str, object]:
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    # two GPUs may share a NIC there: no model knows how they divide it
-    routes = run.routes if not run.options.through_nics else {}
-    model = ceiling(case.collective, group, run.backend, routes, case.chosen.algorithm if case.chosen else None)
+    model = ceiling(case.collective, group, run.backend, run.routes, case.chosen.algorithm if case.chosen else None)
     return {"model_busbw_gb_s": model and model.busbw_gb_s, "model_limit": model and model.limit}

@@ -22,8 +22,6 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 BUFFERS = 3
 SMI_S = 20.0
 MOST_BYTES = 8 << 20
-# what leaves one GPU of a host for another goes through a NIC, as to another host
-NICS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 # each operation writes a line of the log that proves the way: it is a run of its own, and none that is timed
 PROOF, TIMED = "INFO", "WARN"
 _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
@@ -123,7 +121,6 @@ def one(
     nccl_log = Log()
     # the devices are counted as nvidia-smi does
     environment = {**os.environ, **nccl_log.environment(level), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    environment.update(NICS_ONLY if options.nics_only else {})
     if options.devices:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     if options.nccl_interface:

@@ -298,7 +298,6 @@ def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> No
     if options.nccl_interface:
         # `=`: this very name, not all that begin so
         os.environ["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface
-    os.environ.update(nccl_tests.NICS_ONLY if options.nics_only else {})
     if nccl_log is not None:
         os.environ.update(nccl_log.environment())
 
@@ -321,7 +320,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         command.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
         command.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
         command.add_argument("--grow", type=int, default=0, help="the last size times this, up to the memory's limit")
-        command.add_argument("--nics-only", type=int, default=0, help="1: between GPUs of one host, too")
         command.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
     options = parser.parse_args(argv)
     status: int = options.run(options)
