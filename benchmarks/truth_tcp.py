@@ -41,7 +41,7 @@ def _medians(rates: Mapping[Way, list[float]]) -> dict[str, float]:
 
 def _by_probe(lab: Lab, seconds: int, streams: int) -> dict[str, float]:
     first, second = lab.hosts[:2]
-    options = ("--pairs", "first", "--duration", str(seconds), "--repetitions", "1", "--streams", str(streams))
+    options = ("--duration", str(seconds), "--repetitions", "1", "--streams", str(streams))
     found = lab.probe("tcp", *options, limit=(first, second))
     return {each["direction"]: each["value"] for each in found["measurements"]}
 

@@ -37,8 +37,8 @@ _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 _TABLE = "<!-- table: scripts/faults.py --write-docs -->"
 _HEAD = "| kind | what | found by | status, action |\n|---|---|---|---|"
 _QUIET = ("ok", "skipped")
-# tcp alone takes a ring's pairs; memory's own defaults are short
-_PROBE = {"tcp": ("--duration", "1", "--repetitions", "1", "--pairs", "ring")}
+# tcp alone takes two partners for each host; memory's own defaults are short
+_PROBE = {"tcp": ("--duration", "1", "--repetitions", "1", "--rounds", "2")}
 _RUN_S = 600
 
 

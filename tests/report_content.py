@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from nodectl.model.acceptance import (
     Acceptance,
     GpuIdentity,
@@ -20,15 +18,12 @@ from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, GpuNic, NodeGpu, NodeNic, NodeTopology, SwitchLoad
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.page.content import (
-    Benched,
     Content,
     Found,
     Launched,
     Measured,
     Nature,
     Origin,
-    Past,
-    Trend,
     Tuned,
     Wired,
 )
@@ -169,25 +164,6 @@ def jobs(hosts: list[str]) -> tuple[dict[str, object], ...]:
     )  # fmt: skip
 
 
-def bench() -> dict[str, object]:
-    """A row of `bench scaling`, with the article's figure beside it."""
-    beside = {"article": 1, "claim": "x", "row": "8 cards", "column": "speed_up", "value": 7.6, "unit": "x",
-              "comparable": False, "because": [f"device: cpu here, {HOSTILE} there"]}  # fmt: skip
-    return {
-        "rows": [
-            {"name": "2 devices", "value": 812.0, "unit": "samples/s", "speed_up": 1.8, "article": {"speed_up": beside}}
-        ]
-    }
-
-
-def past() -> Past:
-    """Two medians of the fleet."""
-    points = tuple((NOW + 86400 * day, 96.0 - 0.4 * max(0, day - 8) + math.sin(day)) for day in range(20))
-    unit = Unit("Gbit/s")
-    trends = (Trend(f"flows {HOSTILE}", unit, points), Trend("flows, median of the fleet", unit, points))
-    return Past(trends, RECORDED)
-
-
 def content(count: int) -> Content:
     """All kinds of results of so many hosts."""
     hosts = names(count)
@@ -206,6 +182,4 @@ def content(count: int) -> Content:
         measured=(Measured((*measured, *collectives(some)), tuple(guilty), Origin(Nature.LAB)),),
         tuned=(Tuned("big-buffers against base", "base", verdicts(), Origin(Nature.UNTOLD, "saved in trial.json")),),
         launched=(Launched(jobs(some), Origin(Nature.LAB)),),
-        benched=(Benched("bench-scaling", bench(), Origin(Nature.LAB, "saved in scaling.json")),),
-        past=past(),
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import terminal_width
 from nodectl.doctor.course import Request, examine
 from nodectl.doctor.machine import HERE
 from nodectl.model.status import exit_status
@@ -28,7 +25,6 @@ def doctor(app: App, everything: bool) -> None:
     """
     request = Request(app.inventory_sources, app.access, app.limit, app.forks, lambda: app.transport)
     findings = list(examine(request))
-    columns = terminal_width() if sys.stdout.isatty() else None
-    table = doctor_table(findings, HERE, everything=everything, columns=columns)
+    table = doctor_table(findings, HERE, everything=everything)
     app.show("doctor", {"findings": [finding_document(finding) for finding in findings]}, table)
     raise SystemExit(exit_status(finding.status for finding in findings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from nodectl.cli.options import (
     profile_option,
     takes,
 )
-from nodectl.cli.terminal import as_json, note, put, result, terminal_width
+from nodectl.cli.terminal import as_json, note, put, result
 from nodectl.common.nodeset import fold
 from nodectl.errors import InventoryError
 from nodectl.facts.base import is_denied
@@ -165,8 +164,7 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
         return junit(health.findings, time_s=time.time(), strict=strict)
     if form == "one-line":
         return one_line(health.findings)
-    columns = terminal_width() if sys.stdout.isatty() else None
-    return findings_table(health.findings, everything=everything, columns=columns)
+    return findings_table(health.findings, everything=everything)
 
 
 def _list(app: App) -> None:

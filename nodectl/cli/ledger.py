@@ -9,12 +9,12 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note, result, terminal_width
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.nodeset import unfolded
 from nodectl.common.process import operator
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, NodectlError, UsageError
-from nodectl.ledger.document import event_document, life_lines, list_document, list_rows, slurm_lines
+from nodectl.ledger.document import event_document, life_lines, list_document, list_rows
 from nodectl.ledger.events import lacking, open_cordons
 from nodectl.report.table import fitted
 
@@ -30,16 +30,11 @@ def ledger() -> None:
 
 
 @ledger.command("list")
-@click.option("--slurm", is_flag=True, help="Print commands for scontrol: drain the cordoned hosts, resume others.")
 @click.pass_obj
-def list_(app: App, slurm: bool) -> None:
+def list_(app: App) -> None:
     """List the fleet's hosts that the ledger knows: cordoned or not, and what their last acceptance said."""
     with app.ledger() as kept:
         lives = {host: kept.life(host) for host in kept.hosts()}
-    if slurm:
-        if text := slurm_lines(lives):
-            result(text)
-        return
     rows = [("HOST", "STATE", "SINCE", "LAST VERDICT", "WHY"), *list_rows(lives)]
     app.show("ledger", list_document(lives), fitted(rows, terminal_width()) if lives else _NOTHING)
 

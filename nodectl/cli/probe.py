@@ -277,12 +277,11 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             _show(app, result, None, given)
             return
         transport = Watched(app.transport, holds.heard, holds.unreached())
-        costs: Sequence[Any] = ()
         optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
         if names == QUICK:
-            wanted, costs, ends_at = _quick(app, transport, wanted, ends_at)
+            wanted, ends_at = _quick(app, transport, wanted, ends_at)
         try:
-            result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+            result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, optional)
         except RunInterrupt as end:
             interrupted, result = True, result + end.result
     compared, noticed = keep(app, result, against)
@@ -297,8 +296,8 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
 
 def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
-) -> tuple[list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
-    """Return the probes that fit the hosts within the time, what each costs, and when all is to end."""
+) -> tuple[list[tuple[AnyProbe, ProbeOptions]], float]:
+    """Return the probes that fit the hosts within the time, and when all is to end."""
     ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks)
     for line in choice.left_out:
@@ -306,7 +305,7 @@ def _quick(
     if not choice.probes:
         raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
     options = {probe.name: probe_options for probe, probe_options in wanted}
-    return [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
+    return [(probe, options[probe.name]) for probe in choice.probes], ends_at
 
 
 def _end_s(budget_s: float) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import click
@@ -22,7 +21,6 @@ from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
-from nodectl.common.units import format_size
 from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.facts.base import AbsentError, UnknownError
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
@@ -31,7 +29,7 @@ from nodectl.facts.processors import CPU_FACT, Cpu
 from nodectl.health.fleet import Health
 from nodectl.ledger.accept.store import latest
 from nodectl.ledger.history.database import iso
-from nodectl.ledger.history.store import History, Identity, Point
+from nodectl.ledger.history.store import History
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -46,15 +44,12 @@ from nodectl.recordings.source import Source, replay_source
 from nodectl.report.jobs import job_document
 from nodectl.report.markdown import SUBJECTS, markdown
 from nodectl.report.page.content import (
-    Benched,
     Content,
     Found,
     Launched,
     Measured,
     Nature,
     Origin,
-    Past,
-    Trend,
     Tuned,
     Wired,
 )
@@ -99,8 +94,6 @@ def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
 
 # the latest runs that together measured all that is measured of late
 _RUNS = 12
-_TREND_RUNS = 60
-_MOST_MEDIANS = 12
 _MOST_TRIALS = 6
 
 
@@ -129,31 +122,7 @@ def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
     return tuple(latest.values())
 
 
-def past(history: History, nature: Nature) -> Past:
-    """Return the fleet's medians over the runs."""
-    return Past(tuple(_medians(history.points(history.probes(), _TREND_RUNS))), Origin(nature, "history"))
-
-
-def _medians(points: Sequence[Point]) -> Iterator[Trend]:
-    """Yield the medians over hosts and paths by run, for each kind of thing measured in two runs or more."""
-    runs: dict[tuple[str, ...], dict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
-    for point in points:
-        identity = Identity.of_key(point.key)
-        size = "" if identity.size_bytes is None else format_size(identity.size_bytes)
-        runs[identity.probe, identity.unit, identity.subject, size][point.run].append(point)
-    several = {kind: by_run for kind, by_run in runs.items() if len(by_run) > 1}
-    # what was measured most often tells most
-    for kind in sorted(several, key=lambda kind: (-len(several[kind]), kind))[:_MOST_MEDIANS]:
-        probe, unit, subject, size = kind
-        values = tuple(
-            (alike[0].time, median(point.value for point in alike)) for _, alike in sorted(several[kind].items())
-        )
-        label = " ".join(filter(None, [probe, subject, size]))
-        yield Trend(f"{label}, median of the fleet", kind_of(probe).unit(unit), values)
-
-
 _PREFIX, _VERSION = "nodectl.", "/1"
-_BENCH = "bench-"
 
 
 def with_files(content: Content, paths: Sequence[Path]) -> Content:
@@ -165,11 +134,11 @@ def with_files(content: Content, paths: Sequence[Path]) -> Content:
 
 def _with_file(content: Content, path: Path) -> Content:
     kinds = ", ".join(f"`{name}`" for name in _READERS)
-    remedy = f"give files of `nodectl --output json` with: {kinds}, or a table of `bench`"
+    remedy = f"give files of `nodectl --output json` with: {kinds}"
     document = read_json(path, remedy)
     schema = document.get("schema") if isinstance(document, dict) else None
     name = str(schema).removeprefix(_PREFIX).removesuffix(_VERSION)
-    reader = _READERS.get(name) or (_bench if name.startswith(_BENCH) else None)
+    reader = _READERS.get(name)
     if reader is None or schema != f"{_PREFIX}{name}{_VERSION}":
         raise UsageError(f"{path}: no result that a report shows (its schema is {schema!r})", remedy)
     try:
@@ -216,11 +185,6 @@ def _saved_jobs(content: Content, document: Mapping[str, Any], name: str) -> Con
         if not isinstance(job, dict):
             raise ValueError(f"{job!r:.60} is no job")
     return replace(content, launched=(*content.launched, Launched(jobs, _origin(document, name))))
-
-
-def _bench(content: Content, document: Mapping[str, Any], name: str) -> Content:
-    table = str(document["schema"]).removeprefix(_PREFIX).removesuffix(_VERSION)
-    return replace(content, benched=(*content.benched, Benched(table, document, _origin(document, name))))
 
 
 def _topology(content: Content, document: Mapping[str, Any], name: str) -> Content:
@@ -280,7 +244,7 @@ class _Options:
     )
     saved: tuple[Path, ...] = option(
         "--from",
-        "Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs, bench …); repeatable.",
+        "Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs …); repeatable.",
         multiple=True,
         type=EXISTING_FILE,
         metavar="FILE",
@@ -296,8 +260,8 @@ class _Options:
 def report(app: App, asked: _Options) -> None:
     """Write what is known of the fleet as one HTML file, which opens without a network, or as Markdown to paste.
 
-    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and medians of the history,
-    and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
+    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements and trials of the history, and the
+    saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     if asked.form == "markdown":
         _paste(app, asked.out)
@@ -424,12 +388,10 @@ def _with_history(app: App, content: Content, *, needed: bool) -> Content:
         return content
     with history:
         nature = nature_of(members, None)
-        kept = past(history, nature)
         accepted = [one] if (one := latest(app.fleet)) else []
         return replace(
             content,
             acceptances=(*content.acceptances, *accepted),
             measured=(*content.measured, *latest_runs(history, nature)),
             tuned=(*content.tuned, *trials(history, nature)),
-            past=kept if kept.trends else None,
         )

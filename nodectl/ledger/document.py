@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nodectl.common.few import clipped
-from nodectl.errors import UsageError
-from nodectl.ledger.events import Event, EventKind, Judged, minute, open_cordons
+from nodectl.ledger.events import Event, Judged, minute, open_cordons
 from nodectl.ledger.history.database import iso
 from nodectl.model.acceptance import Acceptance, GpuIdentity, HostAcceptance, NodeVerdict
 from nodectl.model.finding import Finding
@@ -90,37 +88,6 @@ def event_document(event: Event) -> dict[str, Any]:
 
 def _last_judged(life: Sequence[Event]) -> Judged | None:
     return next((event.judged for event in reversed(life) if event.judged is not None), None)
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LONGEST_REASON = 200
-
-
-def slurm_lines(lives: Lives) -> str:
-    """`scontrol update NodeName=… State=DRAIN Reason=…` for each cordoned host, RESUME for what has returned."""
-    drains, resumes = [], []
-    for host, life in lives.items():
-        update = ["scontrol", "update", f"NodeName={_slurm_name(host)}"]
-        if cordons := open_cordons(life):
-            drains.append(shlex.join([*update, "State=DRAIN", f"Reason={_reason(cordons)}"]))
-        elif any(event.kind is EventKind.RETURNED for event in life):
-            resumes.append(shlex.join([*update, "State=RESUME"]))
-    return "\n".join([*drains, *resumes])
-
-
-def _slurm_name(host: str) -> str:
-    """Return the name that Slurm has by default: the host's without its domain; an address stays whole."""
-    short = host.partition(".")[0]
-    name = host if short.isdigit() else short
-    if not _NAME.fullmatch(name):  # scontrol would take a list or ALL
-        raise UsageError(f"{host!r} is no name of a node of Slurm", "name it in the inventory as Slurm does")
-    return name
-
-
-def _reason(cordons: Sequence[Event]) -> str:
-    reason = "cordoned (nodectl ledger): " + "; ".join(dict.fromkeys(cordon.reason for cordon in cordons))
-    plain = re.sub(r"[^ -~]", "?", " ".join(reason.split())).replace('"', "'")
-    return plain if len(plain) <= _LONGEST_REASON else plain[: _LONGEST_REASON - 3] + "..."
 
 
 _SUGGEST_LONGEST_REASON = 160

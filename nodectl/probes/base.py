@@ -9,12 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from nodectl.errors import UsageError
 from nodectl.model.finding import Finding, traces_first
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind
 from nodectl.model.status import Status
-from nodectl.probes.options import Choice, Seconds, Text, Whole, option, rounds
+from nodectl.probes.options import Seconds, Text, Whole, option, rounds
 from nodectl.transport.base import Transport
 
 # groups of probes by name; `all` are all of them
@@ -36,15 +35,11 @@ class ProbeOptions:
 
     duration_s: float | None = option(None, Seconds(0.001, 3600), "Seconds of a repetition.", flag="duration")
     repetitions: int | None = option(None, Whole(1, 100), "The median of so many counts.")
-    pairs: str = option(
-        "auto",
-        Choice(("auto", "all", "ring", "first", "sample")),
-        "Which pairs of hosts; auto is all up to 16 hosts, else sample: log2(n) rounds.",
-    )
     rounds: int | None = option(
         None,
         Text("N|all", rounds),
-        "N rounds drawn by chance, each host with another partner in each; all: every pair.  Not with --pairs.",
+        "N rounds drawn by chance, each host with another partner in each; all: every pair.",
+        shown="all up to 16 hosts, else log2 of their number",
     )
     port: int | None = option(None, Whole(1, 65535), "Where servers listen.", shown="any free port")
     interface: str | None = option(None, Text(), "The network to measure.", shown="that of the host's address")
@@ -53,13 +48,9 @@ class ProbeOptions:
     trimmed: tuple[str, ...] = ()
     profile_dirs: tuple[Path, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.rounds is not None and self.pairs != "auto":
-            raise UsageError("--rounds and --pairs both say which pairs to measure", "give one of them")
-
 
 # of the common options, those that only say something between hosts
-BETWEEN_HOSTS = frozenset({"pairs", "rounds", "port", "interface"})
+BETWEEN_HOSTS = frozenset({"rounds", "port", "interface"})
 
 
 @dataclass(frozen=True, slots=True)

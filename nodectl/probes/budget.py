@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -81,16 +80,13 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
 
 
 def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:
-    """Ever less of it, down to `least`."""
+    """Yield less and less of it, down to `least`."""
     amount = wish
     for repetitions in range(wish.repetitions - 1, least.repetitions - 1, -1):
         amount = replace(amount, repetitions=repetitions)
         yield amount
     while amount.duration_s > least.duration_s:
-        half = amount.duration_s / 2
-        # what is measured in whole seconds has a least of one
-        half = float(math.ceil(half)) if least.duration_s >= 1 else half
-        amount = replace(amount, duration_s=max(least.duration_s, half))
+        amount = replace(amount, duration_s=max(least.duration_s, amount.duration_s / 2))
         yield amount
     for rounds in range(wish.rounds - 1, least.rounds - 1, -1):
         yield replace(amount, rounds=rounds)

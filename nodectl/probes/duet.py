@@ -10,7 +10,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.events import Background, Event, Events, failure, terminate
+from nodectl.probes.events import Background, Events, failure, terminate
 from nodectl.transport.base import Transport
 
 LISTEN_S = 20.0
@@ -22,10 +22,7 @@ Pair = tuple[Endpoint, Endpoint]
 
 @dataclass(frozen=True, slots=True)
 class Duet:
-    """How to play: `args` go to both ends, `more` to the client alone; each end has `deadline_s`.
-
-    `handed_on` are values of the server's first word that the client is given as options of these names.
-    """
+    """How to play: `args` go to both ends, `more` to the client alone; each end has `deadline_s`."""
 
     module: str
     args: Sequence[str]
@@ -33,15 +30,13 @@ class Duet:
     bind: bool
     deadline_s: float
     more: Sequence[str] = ()
-    handed_on: Sequence[str] = ()
 
 
 @dataclass(slots=True)
 class Played:
-    """Hold what the client said and how it ended, and the server's first word; without a server only `no_server`."""
+    """Hold what the client said and how it ended; without a server only `no_server`."""
 
     events: Events = field(default_factory=Events)
-    listening: Event = field(default_factory=dict)
     done: CommandResult | None = None
     no_server: tuple[Status, str, str] | None = None
 
@@ -59,15 +54,14 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     listening = serving.events.wait("listening", LISTEN_S)
     if listening is None:
         return Played(no_server=_no_server(serving))
-    played = Played(listening=listening)
+    played = Played()
     asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
     asked += ["--bind", client.address] if duet.bind else []
-    asked += [f"--{name.replace('_', '-')}={listening[name]}" for name in duet.handed_on if name in listening]
     asking = Background(transport, client.host, duet.module, asked, duet.deadline_s, played.events)
     while asking.done is None and not _is_lost(serving):
         played.events.wait("end", _POLL_S)
     if asking.done is None:
-        return Played(played.events, listening, no_server=_no_server(serving))
+        return Played(played.events, no_server=_no_server(serving))
     played.done = asking.done
     if not played.done.ok:
         # it would end by itself, but only after a while

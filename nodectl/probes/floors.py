@@ -1,17 +1,13 @@
-"""Floors for measurements: of hardware profiles, of links between GPUs, else the fleet's own median."""
+"""Floors for measurements: of hardware profiles, else of links between GPUs."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
-from nodectl.common.counting import counted
 from nodectl.common.spelling import meant, misspelt
-from nodectl.common.statistics import QUORUM, robust_deviation
 from nodectl.common.units import format_value, parse_size
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -31,58 +27,14 @@ from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
-
-def with_fleet(measurements: Sequence[Measurement], hardware: Mapping[str, str]) -> tuple[Measurement, ...]:
-    """Measurements without a floor say what the others of their kind reach; `hardware` is each host's profile, by name.
-
-    Fewer than three of a kind tell nothing of what is usual. Who stands out is the probe's own finding.
-    """
-    groups: dict[Hashable, list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        if measurement.expected is None:
-            groups[_alike(measurement, hardware)].append(measurement)
-    references = {kind: _fleet_reference(group) for kind, group in groups.items() if len(group) >= QUORUM}
-    return tuple(_with(measurement, references.get(_alike(measurement, hardware))) for measurement in measurements)
-
-
-def _with(measurement: Measurement, reference: str | None) -> Measurement:
-    if reference is None or measurement.expected is not None:
-        return measurement
-    return measurement.with_conditions(reference=reference)
-
-
-def _alike(measurement: Measurement, hardware: Mapping[str, str]) -> Hashable:
-    """Return what two measurements must share to be compared: the probe's own conditions, but for the place."""
-    what = kind_of(measurement.probe).what(measurement.conditions)
-    profiles = tuple(sorted({hardware.get(name, "") for name in measurement.hosts}))
-    return measurement.probe, measurement.unit, profiles, tuple(sorted(what.items()))
-
-
-def _fleet_reference(group: Sequence[Measurement]) -> str:
-    values = [measurement.value for measurement in group]
-    usual = median(values)
-    spread = f", standard deviation {robust_deviation(values, usual) / usual:.1%}" if usual else ""
-    return f"the fleet's own median: {format_value(usual, group[0].unit)} of {counted(len(group), 'value')}{spread}"
-
-
-_SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
-# rates and times in another multiple are the same; bits and bytes are not
-_MULTIPLES: dict[str, tuple[str, float]] = {
-    **{f"{prefix}bit/s": ("bit/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
-    **{f"{prefix}b/s": ("byte/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
-    "s": ("s", 1.0),
-    "ms": ("s", 1e-3),
-    "us": ("s", 1e-6),
-    "ns": ("s", 1e-9),
-}
 # conditions of a floor that say more than that the measurement has the same
 _OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
 # not `interfaces_used`, which a measurement has besides its `interfaces`
 _MISSPELT_CONDITION = 0.85
 _REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
 _NVLS_REMEDY = (
-    "is NCCL_NVLS_ENABLE or NCCL_ALGO set, NCCL older than 2.17, or the fabric manager's state not Completed?"
-    " NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=NVLS says why"
+    "NCCL did without NVLS: is NCCL_NVLS_ENABLE or NCCL_ALGO set, NCCL older than 2.17, or the fabric manager not"
+    " Completed? NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=NVLS says why"
 )
 
 
@@ -107,11 +59,8 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
         compared = measurement.with_conditions(reference=f"{name}: {floor.source}")
         compared = replace(compared, expected=floor.value)
         measurements.append(compared)
-        missed = _missed(compared, floor)
-        if missed:
+        if _missed(compared, floor):
             findings.append(_finding(compared, name, floor))
-        if floor.conditions.get("nvls") is True and _has_nvls(compared) is False:
-            findings.append(_without_nvls(compared, name, floor, Status.FAILED if missed else Status.WARNING))
     return ProbeResult(tuple(measurements), (*result.findings, *findings))
 
 
@@ -162,9 +111,8 @@ def _floor(measurement: Measurement, floors: Sequence[Floor], between: GpuLink |
     link = measurement.conditions.get("link_class") or between
     fitting = [
         floor
-        for declared in floors
-        if declared.probe == measurement.probe
-        and (floor := _in_unit(declared, measurement.unit)) is not None
+        for floor in floors
+        if (floor.probe, floor.unit) == (measurement.probe, measurement.unit)
         and _is_met(floor, measurement)
         # the class of links between the GPUs of one node says nothing of what leaves it
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
@@ -264,26 +212,8 @@ def size_bytes(text: str) -> int:
     return size
 
 
-def _unit(unit: str) -> str:
-    """One spelling of what means the same; GB/s and Gb/s do not."""
-    if match := re.fullmatch(r"([KkMGT])b(?:/s|ps|/sec)", unit):
-        return f"{match[1].lower()}bit/s"
-    plain = unit.lower()
-    return _SAME_UNIT.get(plain, plain)
-
-
-def _in_unit(floor: Floor, unit: str) -> Floor | None:
-    """Return the same floor in the unit of a measurement; None if they measure different things."""
-    unit_of_floor, wanted = _unit(floor.unit), _unit(unit)
-    if unit_of_floor == wanted:
-        return floor
-    (kind, scale), (other, per) = (_MULTIPLES.get(name, (name, 1.0)) for name in (unit_of_floor, wanted))
-    return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
-
-
 def _is_ceiling(measurement: Measurement) -> bool:
-    kind = kind_of(measurement.probe)
-    return kind.lower_is_better(measurement.unit) is True or kind.lower_is_better(_unit(measurement.unit)) is True
+    return kind_of(measurement.probe).lower_is_better(measurement.unit) is True
 
 
 def _missed(measurement: Measurement, floor: Floor) -> bool:
@@ -309,25 +239,9 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
         subject=": ".join(filter(None, [where, _subject(measurement, floor)])),
         expected=f"{word} {floor.value:g} {unit} ({name}{', predicted' * floor.is_predicted}){tolerance}",
         actual=f"{format_value(measurement.value, unit)}, {share:.0f} % of what {name} reaches",
-        remedy=_REMEDY,
+        remedy=_NVLS_REMEDY if floor.conditions.get("nvls") is True and _has_nvls(measurement) is False else _REMEDY,
         evidence=floor.source,
         kind="host" if alone else "",
-        hosts=hosts,
-    )
-
-
-def _without_nvls(measurement: Measurement, name: str, floor: Floor, status: Status) -> Finding:
-    hosts, algorithm = measurement.hosts, measurement.conditions.get("algorithm")
-    return Finding(
-        hosts[0],
-        measurement.probe,
-        status,
-        subject=": ".join(filter(None, ["NVLS", _subject(measurement, floor)])),
-        expected=f"NVLink SHARP (NVLS), as {name} has it",
-        actual=f"NCCL took {algorithm}" if algorithm else "NCCL took another algorithm",
-        remedy=_NVLS_REMEDY,
-        evidence=floor.source,
-        kind="host" if len(hosts) == 1 else "",
         hosts=hosts,
     )
 
@@ -361,8 +275,7 @@ def judged(
     for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
         references[host.name] = replace(references[host.name], link=link)
     held = held_against(result, references)
-    kinds = {name: reference.name for name, reference in references.items()}
-    return ProbeResult(with_fleet(held.measurements, kinds), (*held.findings, *findings))
+    return ProbeResult(held.measurements, (*held.findings, *findings))
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
@@ -402,7 +315,7 @@ def _problems(floor: Floor) -> Iterator[str]:
         yield f"probe: no probe {floor.probe!r}; {meant(floor.probe, declarations())}one of: {names}"
         return
     units = [unit.name for unit in probe.results.units]
-    if not any(_in_unit(floor, unit) for unit in units):
+    if floor.unit not in units:
         yield f"unit: {floor.probe} measures in {', '.join(units)}, and {floor.unit!r} is none of it"
     conditions = probe.floor_conditions | _OF_ANY_PROBE
     for name in floor.conditions:

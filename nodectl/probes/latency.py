@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -16,8 +17,8 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.blame.fit import HostPair, Reading, Suspect
-from nodectl.probes.blame.inquiry import Blamed, Inquiry, Verdict
+from nodectl.probes.blame.findings import Rate, inquire
+from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
@@ -44,7 +45,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     # what asking all hosts took, starting a pair's two ends takes, too: long where they share a machine
     start_s = max(_START_S, monotonic() - looked)
     switches = switch_names(endpoint.host for endpoint in endpoints)
-    mode, rounds = planned_rounds(endpoints, switches, options)
+    mode, rounds = planned_rounds(endpoints, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, start_s))
     rounds, one_round = rounds[: amount.rounds], replace(amount, rounds=1)
     count, cost = sum(map(len, rounds)), time_text(cost_s(amount, start_s))
@@ -56,16 +57,17 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
 
     result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, NAME, note)
     by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
-    shared = on_one_machine(endpoints)
 
-    def again(pairs: Sequence[HostPair]) -> ProbeResult | None:
+    def again(pairs: Sequence[HostPair]) -> ProbeResult:
         if not has_time(options, cost_s(one_round)):
-            note("latency: no time is left to measure the suspects again")
-            return None
-        note(f"latency: once more between {', '.join(' and '.join(pair) for pair in pairs[:4])}")
+            return ProbeResult()
         return together(transport, [(by_name[a], by_name[b]) for a, b in pairs], measure)
 
-    return marked(result + ProbeResult(findings=_slow_trips(switches, result.measurements, again, shared)), options)
+    # on a shared machine the median may have waited for its processors: the quickest round trip counts
+    rate = partial(_rate, name="min_us" if on_one_machine(endpoints) else "p50_us")
+    least_effect = _least_effect(result.measurements, rate, shared=on_one_machine(endpoints))
+    slow, second = inquire(NAME, result, again, switches, note, least_effect=least_effect, rate=rate)
+    return marked(result + second + ProbeResult(findings=slow), options)
 
 
 def cost_s(amount: Amount, start_s: float = _START_S) -> float:
@@ -105,7 +107,6 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
     trips: list[Mapping[str, float]] = [run["us"] for run in runs]
     middles = [trip["p50"] for trip in trips]
     value = median(middles)
-    ways = [run["one_way_us"] for run in runs if run["one_way_us"]]
     conditions: dict[str, object] = {
         "p50_us": value,
         "p99_us": median(trip["p99"] for trip in trips),
@@ -116,8 +117,6 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
         "duration_s": options.duration_s,
         "repetitions": len(runs),
         "values_us": middles,
-        # there and back, if both ends have the same clock: nobody could tell them apart otherwise
-        "one_way_us": [round(median(way[side] for way in ways), 3) for side in (0, 1)] if ways else None,
         "mtu": [endpoint.mtu for endpoint in ends],
         "addresses": [endpoint.address for endpoint in ends],
         "interfaces": [endpoint.interface for endpoint in ends],
@@ -130,94 +129,18 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
 SLOW_TIMES = 1.5
 # and hosts of one machine by their processors' sleep and the way between two of its sockets
 _FAR_US = 100.0
-_REMEDY = "look for a busy processor, deep sleep states, a long way round or a queue there (`nodectl health`)"
 
 
-def _slow_trips(
-    switches: Mapping[str, str],
-    measurements: Sequence[Measurement],
-    again: Callable[[Sequence[HostPair]], ProbeResult | None],
-    shared: bool,
-) -> tuple[Finding, ...]:
-    """Return what went wrong in measuring `again`, which says None if no time is left; then who is blamed.
-
-    Where hosts share a machine, the quickest round trip counts: the others may have waited for its processors.
-    """
-    inquiry = Inquiry(switches)
-    inquiry.add(_readings(measurements, quickest=shared))
-    usual_us = median(1e6 / reading.value for reading in inquiry.readings) if inquiry.readings else 0.0
-    is_slow = partial(_is_slow, usual_us=usual_us, least_us=_FAR_US if shared else 0.0)
-    failed: list[Finding] = []
-    for pairs in _second_looks(inquiry, is_slow):
-        result = again(pairs)
-        if result is None:
-            break
-        failed += result.findings
-        inquiry.add(_readings(result.measurements, quickest=shared))
-    return (*failed, *_findings(inquiry.verdict(), is_slow))
+def _rate(measurement: Measurement, name: str) -> float:
+    """Return the round trips in a microsecond, by this condition."""
+    trip_us = measurement.conditions.get(name)
+    return 1 / trip_us if isinstance(trip_us, int | float) and trip_us > 0 else 0.0
 
 
-def _second_looks(inquiry: Inquiry, is_slow: Callable[[Suspect], bool]) -> Iterator[list[HostPair]]:
-    """Yield rounds that tell more of the suspects; none if nobody is slow enough to matter."""
-    while any(map(is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
-        yield from rounds
-
-
-def _readings(measurements: Sequence[Measurement], *, quickest: bool) -> Iterator[Reading]:
-    """More is better: trips a second."""
-    for measurement in measurements:
-        least = measurement.conditions.get("min_us")
-        trip_us = float(least) if quickest and isinstance(least, int | float) else measurement.value
-        if trip_us > 0:
-            yield Reading(measurement.hosts[0], measurement.hosts[1], 1e6 / trip_us)
-
-
-def _is_slow(suspect: Suspect, usual_us: float, least_us: float) -> bool:
-    """Return whether it is slower than usual by so many times and at least so many microseconds."""
-    times = 1 / max(suspect.share, 1e-9)
-    return times > SLOW_TIMES and (times - 1) * usual_us >= least_us
-
-
-def _findings(verdict: Verdict, is_slow: Callable[[Suspect], bool]) -> Iterator[Finding]:
-    for blamed in verdict.blamed:
-        if is_slow(blamed.suspect):
-            yield _blamed(blamed)
-    for suspect in verdict.unsettled:
-        if is_slow(suspect):
-            yield _unsettled(suspect)
-
-
-def _blamed(blamed: Blamed) -> Finding:
-    cause = blamed.suspect.cause
-    usual_us = 1e6 / blamed.usual
-    return Finding(
-        cause.hosts[0],
-        NAME,
-        Status.FAILED,
-        "round trips are slow" if cause.kind == "host" else " - ".join(cause.hosts),
-        expected=f"about {format_value(usual_us, 'us')}, as between the others",
-        actual=f"{1 / blamed.suspect.share:.1f} times as long as between the others, measured again with "
-        f"{', '.join(blamed.partners[:4]) or 'the same ends'}; confidence {100 * blamed.confidence:.2f} %",
-        remedy=_REMEDY,
-        kind="path" if cause.kind == "switch" else cause.kind,
-        hosts=cause.hosts,
-    )
-
-
-def _unsettled(suspect: Suspect) -> Finding:
-    """Return a warning without culprit: the round trips are slow, and several causes explain them."""
-    causes = [suspect.cause, *suspect.rivals]
-    names = "; or ".join(f"the {cause.kind} {' - '.join(cause.hosts)}" for cause in causes)
-    hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))
-    return Finding(
-        hosts[0],
-        NAME,
-        Status.WARNING,
-        " - ".join(hosts),
-        actual=f"round trips are {1 / suspect.share:.1f} times as long; it cannot be told whether it is {names}",
-        remedy="measure with more hosts, or once more",
-        hosts=hosts,
-    )
+def _least_effect(measurements: Sequence[Measurement], rate: Rate, *, shared: bool) -> float:
+    """Return the logarithm of how many times the usual is slow."""
+    usual = median(map(rate, measurements)) if shared and measurements else 0.0
+    return math.log(max(SLOW_TIMES, 1 + _FAR_US * usual))
 
 
 def _shown(given: Conditions) -> str:

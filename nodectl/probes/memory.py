@@ -30,7 +30,7 @@ _SUSTAINED = "sustained_gb_s"
 _SPIN_S, _FAIR = 1.0, 0.6
 # beside other load one second may show either as the other
 _SPINS = 3
-_METHODS = ("torch", "cc", "libc")
+_METHODS = ("torch", "libc")
 _COMPARISON = Comparison(
     lambda measurement: (measurement.conditions["kernel"], measurement.conditions["numa"]),
     series="kernel",

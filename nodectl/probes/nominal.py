@@ -51,12 +51,10 @@ def least_effect(ready: Sequence[Endpoint]) -> float:
 def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None = None) -> tuple[Finding, ...]:
     """One warning where every measurement is far below the slower of its ends' `rate_gbit_s`.
 
-    `flows` share a link, where they are what limits it. A value that its buffers explain has a finding already.
+    `flows` share a link, where they are what limits it.
     """
     expected = {id(row): _expected(row.conditions, flows) for row in measurements}
-    rated = [
-        (row, rate) for row in measurements if (rate := expected[id(row)]) and not row.conditions.get("limited_by")
-    ]
+    rated = [(row, rate) for row in measurements if (rate := expected[id(row)])]
     if len(rated) < len(measurements) or len(rated) < 2 or any(row.value >= _SHORT * rate for row, rate in rated):
         return ()
     hosts = tuple(dict.fromkeys(name for row, _ in rated for name in row.hosts))

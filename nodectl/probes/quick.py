@@ -13,10 +13,8 @@ from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
-from nodectl.probes.base import Amount, Need
+from nodectl.probes.base import Need
 from nodectl.probes.registry import AnyProbe, group, listed
-from nodectl.probes.rounds import rounds_for
-from nodectl.probes.series import Cost
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
@@ -28,10 +26,9 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Probes with what each takes, in the order in which they run, and a line for each reason why others do not."""
+    """Probes in the order in which they run, and a line for each reason why others do not."""
 
     probes: tuple[AnyProbe, ...]
-    costs: tuple[Cost, ...]
     left_out: tuple[str, ...]
 
 
@@ -54,24 +51,23 @@ def choice(facts: Sequence[Facts], time_s: float) -> Choice:
             reasons.setdefault(reason, []).append(probe.name)
         else:
             able.append(probe)
-    rounds = len(rounds_for("auto", range(len(facts))))
-    priced = sorted(((_cost(probe, rounds), probe) for probe in able), key=lambda pair: pair[0].least_s)
-    kept: list[tuple[Cost, AnyProbe]] = []
-    for cost, probe in priced:
-        if sum(cost_kept.least_s for cost_kept, _ in kept) + cost.least_s <= time_s:
-            kept.append((cost, probe))
+    kept: list[AnyProbe] = []
+    left_s = time_s
+    for probe in sorted(able, key=_least_s):
+        if _least_s(probe) <= left_s:
+            kept.append(probe)
+            left_s -= _least_s(probe)
         else:
             reasons.setdefault(f"no room in {time_text(time_s)}: more with --budget", []).append(probe.name)
     others = [probe.name for probe in listed() if "quick" not in probe.groups]
     if others:
         reasons.setdefault("they take longer, or are asked for by name", []).extend(others)
     left_out = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return Choice(tuple(probe for _, probe in kept), tuple(cost for cost, _ in kept), left_out)
+    return Choice(tuple(kept), left_out)
 
 
-def _cost(probe: AnyProbe, rounds: int) -> Cost:
-    usual = Amount(probe.usual.repetitions, probe.usual.duration_s, rounds if probe.between_hosts else 1)
-    return Cost(probe.cost_s(probe.least), max(probe.cost_s(usual), probe.cost_s(probe.least)))
+def _least_s(probe: AnyProbe) -> float:
+    return probe.cost_s(probe.least)
 
 
 def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:

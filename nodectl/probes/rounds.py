@@ -1,9 +1,9 @@
-"""The order of a fleet's rounds: sampled ones, and the same switch before another; no host is in two pairs of one."""
+"""The rounds of a fleet's pairs: all, or a sample; no host is in two pairs of a round."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -36,38 +36,26 @@ def require_two(hosts: Sequence[Host], probe: str, otherwise: str = "") -> None:
         raise TooFewError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
 
 
-def planned_rounds(
-    ready: Sequence[Endpoint], switches: Mapping[str, str], options: ProbeOptions
-) -> tuple[str, Rounds[Endpoint]]:
-    """Return the plan, as a word for the operator and as rounds; near pairs first where the switches are known."""
-    if options.rounds is not None:
-        return f"sample of {options.rounds}", sampled(ready, options.rounds)
-    mode = resolved(options.pairs, len(ready))
-    if mode == "all" and len(set(switches.values())) > 1:
-        return "all, same switch first", near_before_far(ready, lambda endpoint: switches[endpoint.host.name])
-    return mode, rounds_for(mode, ready)
+def planned_rounds(ready: Sequence[Endpoint], options: ProbeOptions) -> tuple[str, Rounds[Endpoint]]:
+    """Return the plan, as a word for the operator and as rounds."""
+    count = options.rounds if options.rounds is not None else usual_rounds(len(ready))
+    if 0 < count < _most_rounds(len(ready)):
+        return f"sample of {count}", sampled(ready, count)
+    return "all", all_pairs(ready)
 
 
-def rounds_for(mode: str, items: Sequence[T]) -> Rounds[T]:
-    """Return the rounds of a mode; `auto` is `all` up to ALL_PAIRS_LIMIT hosts, else `sample`."""
-    mode = resolved(mode, len(items))
-    if mode == "first":
-        return [[(items[0], items[1])]] if len(items) > 1 else []
-    if mode == "ring":
-        return ring(items)
-    return sample(items) if mode == "sample" else all_pairs(items)
+def usual_rounds(hosts: int) -> int:
+    """Return the rounds of so many hosts if nobody asks for a number: all of few hosts, about log2(n) of many."""
+    return _most_rounds(hosts) if hosts <= ALL_PAIRS_LIMIT else (hosts - 1).bit_length()
 
 
-def resolved(mode: str, count: int) -> str:
-    """Return the mode that `auto` means for so many hosts; any other as it is."""
-    if mode != "auto":
-        return mode
-    return "all" if count <= ALL_PAIRS_LIMIT else "sample"
+def _most_rounds(hosts: int) -> int:
+    return hosts - 1 + hosts % 2
 
 
 def all_pairs(items: Sequence[T]) -> Rounds[T]:
     """Every pair once, by the circle method: n-1 rounds for an even n; for an odd one n, a host resting in each."""
-    return _circle(items, range(len(items) - 1 + len(items) % 2))
+    return _circle(items, range(_most_rounds(len(items))))
 
 
 def _circle(items: Sequence[T], turns: Iterable[int]) -> Rounds[T]:
@@ -91,16 +79,6 @@ def ring(items: Sequence[T]) -> Rounds[T]:
     return [pairs for pairs in (edges[::2], edges[1::2], last) if pairs]
 
 
-def sample(items: Sequence[T], seed: int = 0) -> Rounds[T]:
-    """About log2(n) of the rounds of all pairs, over shuffled hosts: every host meets that many others.
-
-    The same hosts give the same sample, so that two runs can be compared.
-    """
-    shuffled = list(items)
-    random.Random(seed).shuffle(shuffled)  # noqa: S311 - a sample, not a secret
-    return _circle(shuffled, range(max(1, (len(items) - 1).bit_length())))
-
-
 def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     """So many rounds of all pairs, drawn by chance over shuffled hosts: each meets other partners in each round.
 
@@ -109,24 +87,9 @@ def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
     shuffled = list(items)
     draw.shuffle(shuffled)
-    most = len(items) - 1 + len(items) % 2
+    most = _most_rounds(len(items))
     # the rounds of these numbers alone: of 1,000 hosts there are half a million pairs
     return all_pairs(shuffled) if count >= most else _circle(shuffled, sorted(draw.sample(range(most), count)))
-
-
-def near_before_far(items: Sequence[T], switch_of: Callable[[T], Hashable]) -> Rounds[T]:
-    """Every pair once: first those below one switch, on all switches at once, then those of two switches.
-
-    With switches of equal and even size these are n - 1 rounds, as without any order.
-    """
-    switches: dict[Hashable, list[T]] = {}
-    for item in items:
-        switches.setdefault(switch_of(item), []).append(item)
-    groups = list(switches.values())
-    rounds = merged(all_pairs(group) for group in groups)
-    for meeting in all_pairs(range(len(groups))):
-        rounds += merged(_between(groups[a], groups[b]) for a, b in meeting)
-    return rounds
 
 
 def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
@@ -144,14 +107,6 @@ def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
             return {}
         switches[host.name] = ", ".join(sorted({str(name) for name in names}))
     return switches
-
-
-def _between(first: Sequence[T], second: Sequence[T]) -> Rounds[T]:
-    """Each of the first with each of the second, in as many rounds as the larger side has hosts."""
-    small, large = sorted((first, second), key=len)
-    return [
-        [(item, large[(place + shift) % len(large)]) for place, item in enumerate(small)] for shift in range(len(large))
-    ]
 
 
 def merged(plans: Iterable[Rounds[T]]) -> Rounds[T]:

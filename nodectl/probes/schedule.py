@@ -38,7 +38,8 @@ class Pace:
     def done(self, parts: int) -> None:
         """Note that this many parts have ended; after the last there is no estimate."""
         if 0 < parts < self._parts:
-            self.expect(self._clock() - self._began, (self._clock() - self._began) * (self._parts - parts) / parts)
+            took_s = self.took_s()
+            self.expect(took_s, took_s * (self._parts - parts) / parts)
 
     def expect(self, took_s: float, left_s: float) -> None:
         """Announce the estimate if it differs from the last one by more than a tenth."""

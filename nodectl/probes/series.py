@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nodectl.errors import UsageError
@@ -32,14 +31,6 @@ class RunInterrupt(KeyboardInterrupt):
 _UNJUDGED = "ended by the operator: all was measured, and nothing was held against the hardware profiles"
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Seconds of a probe, at least and usually."""
-
-    least_s: float
-    usual_s: float
-
-
 def run_probes(
     transport: Transport,
     hosts: Sequence[Host],
@@ -47,7 +38,6 @@ def run_probes(
     ends_at: float | None,
     note: Note,
     profile_dirs: Sequence[Path] = (),
-    costs: Sequence[Cost] = (),
     optional: Collection[str] = (),
 ) -> ProbeResult:
     """Each takes no more than its share of the time until `ends_at`, and leaves what it does not need.
@@ -57,8 +47,7 @@ def run_probes(
     A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
     later it is an unknown finding, and what was measured is kept; so is one of several for which the hosts are too few
     (TooFewError), if another can be run. The `optional` ones were not asked for by name:
-    what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take, and
-    one that needs more than its share waits for what the others leave.
+    what cannot be run so is left out.
 
     A host that is lost has one finding, and is not asked again. Ctrl-C raises RunInterrupt with what was measured.
     """
@@ -66,17 +55,10 @@ def run_probes(
     too_few = ProbeResult()
     watched = transport if isinstance(transport, Watched) else Watched(transport)
     reported: tuple[str, ...] = ()
-    turns, waited = deque(enumerate(wanted)), set[str]()
-    while turns:
-        number, (probe, options) = turns.popleft()
+    for number, (probe, options) in enumerate(wanted):
         now = time.monotonic()
-        costs_left = [costs[place] for place in (number, *(place for place, _ in turns))] if costs else []
-        share = None
-        if ends_at is not None:
-            # who has waited takes all but the least of those after it
-            kept = sum(cost.least_s for cost in costs_left[1:])
-            left_s = ends_at - now
-            share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), costs_left))
+        later = [other for other, _ in wanted[number + 1 :]]
+        share = None if ends_at is None else now + _share_s(ends_at - now, later)
         watched.measured.clear()
         try:
             if ends_at is not None and ends_at <= now and result.measurements:
@@ -88,10 +70,7 @@ def run_probes(
         except KeyboardInterrupt as error:
             raise RunInterrupt(result + _broken_off(probe.name, watched)) from error
         except UsageError as error:
-            if costs and isinstance(error, BudgetError) and probe.name not in waited:
-                waited.add(probe.name)
-                turns.append((number, (probe, options)))
-            elif probe.name in optional and not (isinstance(error, BudgetError) and not costs):
+            if probe.name in optional:
                 note(f"left out: {error.message}")
                 left_out = error
             elif isinstance(error, TooFewError) and len(wanted) > 1:
@@ -110,6 +89,11 @@ def run_probes(
         raise RunInterrupt(result + _interrupted(wanted[-1][0].name, _UNJUDGED)) from error
 
 
+def _share_s(left_s: float, later: Sequence[AnyProbe]) -> float:
+    """Return an equal share; less if the later probes would lack what they need at least."""
+    return min(share_s(left_s, 1 + len(later)), left_s - sum(probe.cost_s(probe.least) for probe in later))
+
+
 def _refused(probe: str, error: UsageError) -> ProbeResult:
     subject = "budget" if isinstance(error, BudgetError) else ""
     finding = Finding("", probe, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
@@ -126,13 +110,3 @@ def _broken_off(probe: str, watched: Watched) -> ProbeResult:
 
 def _interrupted(probe: str, actual: str) -> ProbeResult:
     return ProbeResult(findings=(Finding("", probe, Status.UNKNOWN, "interrupted", actual=actual),))
-
-
-def _share_s(left_s: float, probes_left: int, costs: Sequence[Cost]) -> float:
-    """Equal shares; with costs the least of each, and of what is left in proportion to what it takes beyond."""
-    if not costs:
-        return share_s(left_s, probes_left)
-    beyond = sum(cost.usual_s - cost.least_s for cost in costs)
-    spare_s = max(0.0, left_s - sum(cost.least_s for cost in costs))
-    part = (costs[0].usual_s - costs[0].least_s) / beyond if beyond else 1.0
-    return costs[0].least_s + spare_s * part

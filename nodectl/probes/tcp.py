@@ -1,10 +1,10 @@
-"""The tcp probe: iperf3 between pairs of hosts, both directions; and whether socket buffers hold a flow back."""
+"""The tcp probe: iperf3 between pairs of hosts, both directions."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -29,113 +29,6 @@ from nodectl.probes.options import Whole, option
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
 from nodectl.probes.schedule import Pace, flowing, together
 from nodectl.transport.base import Transport
-
-
-def bdp_bytes(rate_bit_s: float, rtt_s: float) -> float:
-    """Return what is on its way on a link that is full."""
-    return rate_bit_s * rtt_s / 8
-
-
-_MIB = 1 << 20
-# a window that has grown to this part of the buffer grows no further: the kernel keeps the rest for its bookkeeping
-_GROWN = 0.4
-# a flow that has this part of the window on its way waits for it; of the send buffer less holds data
-_FULL_WINDOW, _FULL_SEND = 0.9, 0.75
-_BUFFER_REMEDY = (
-    "raise the third value of net.ipv4.tcp_rmem and net.ipv4.tcp_wmem; `nodectl tune trial` shows what that gains, "
-    "and more --streams share the path meanwhile"
-)
-Buffers = tuple[int | None, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A pair's idle round trip, both ends' (receive, send) buffers, and the share of a buffer that became window."""
-
-    rtt_ms: float | None
-    client: Buffers
-    server: Buffers
-    window_bytes: int | None
-    share: float | None
-
-    def conditions(self, rate_gbit_s: float, streams: int, *, reverse: bool) -> dict[str, object]:
-        """Return what the path's length and the buffers allow: at best, or as measured where the window has grown."""
-        receive, send = (self.client[0], self.server[1]) if reverse else (self.server[0], self.client[1])
-        path: dict[str, object] = {
-            "rtt_ms": self.rtt_ms,
-            "receive_buffer_bytes": receive,
-            "send_buffer_bytes": send,
-            "buffer_bytes": min(receive, send) if receive and send else None,
-            "window_bytes": None if reverse else self.window_bytes,
-        }
-        if not (self.rtt_ms and receive and send):
-            return {**path, "model_bit_s": None, "limited_by": None}
-        window = receive * streams * (self.share or 1.0)
-        in_flight = bdp_bytes(rate_gbit_s * 1e9, self.rtt_ms / 1000)
-        model = 8000 * min(window, float(send * streams)) / self.rtt_ms
-        limited = None
-        if in_flight >= _FULL_SEND * send * streams:
-            limited = "send buffer"
-        elif self.share and in_flight >= _FULL_WINDOW * window:
-            limited = "receive buffer"
-        return {**path, "model_bit_s": model, "limited_by": limited}
-
-
-def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window:
-    """Return the window by what both ends said; the share only where it has grown as far as the buffer lets it."""
-    paths = played.events.of("path")
-    path = paths[0] if paths else {}
-    client, server = _buffers(path), _buffers(played.listening)
-    window = max((run.window_bytes for run in forward if run.window_bytes), default=None)
-    share = window / (server[0] * streams) if window and server[0] else None
-    grown = share if share is not None and _GROWN <= share <= 1 else None
-    return Window(path.get("rtt_ms"), client, server, window, grown)
-
-
-def buffer_hint(measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
-    """One warning for all flows that fill their buffers, by the one that reaches least."""
-    held = [measurement for measurement in measurements if measurement.conditions.get("limited_by")]
-    if not held:
-        return ()
-    least = min(held, key=lambda measurement: measurement.value)
-    others = f"; as in {len(held) - 1} more of {len(measurements)} directions" if len(held) > 1 else ""
-    return (
-        Finding(
-            least.hosts[0],
-            least.probe,
-            Status.WARNING,
-            subject=f"{least.direction}: {least.conditions['limited_by']}",
-            actual=_told(least) + others,
-            remedy=_BUFFER_REMEDY,
-            hosts=least.hosts,
-        ),
-    )
-
-
-def _told(measurement: Measurement) -> str:
-    given = measurement.conditions
-    rtt_ms, rate_bit_s = _number(given, "rtt_ms"), measurement.value * 1e9
-    side = "send" if given["limited_by"] == "send buffer" else "receive"
-    size, streams = _number(given, f"{side}_buffer_bytes"), _number(given, "streams")
-    in_flight = bdp_bytes(rate_bit_s, rtt_ms / 1000)
-    share = min(1.0, in_flight / (size * streams))
-    covered_ms = 1000 * 8 * share * size * streams / 1e10
-    needed = math.ceil(bdp_bytes(1e10, rtt_ms / 1000) / share) / _MIB
-    return (
-        f"the {side} buffer of {size / _MIB:.3g} MiB is full at {measurement.value:.3g} Gbit/s over {rtt_ms:.3g} ms; "
-        f"at 10 Gbit/s it covers {covered_ms:.2g} ms, and this path would take {needed:.3g} MiB"
-    )
-
-
-def _buffers(event: Mapping[str, object]) -> Buffers:
-    sizes = event.get("buffers")
-    return (sizes[0], sizes[1]) if isinstance(sizes, list) and len(sizes) == 2 else (None, None)
-
-
-def _number(conditions: Mapping[str, object], name: str) -> float:
-    value = conditions[name]
-    return float(value) if isinstance(value, int | float) else 0.0
-
 
 _NAME = "tcp"
 _USUAL = Amount(repetitions=3, duration_s=3.0)
@@ -162,7 +55,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
     findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
     switches = switch_names(endpoint.host for endpoint in ready)
-    mode, rounds = planned_rounds(ready, switches, options)
+    mode, rounds = planned_rounds(ready, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
     count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
@@ -194,8 +87,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
         return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
     slow, second = inquire(_NAME, result, again, switches, note, round_s, least_effect(ready))
-    hints = (*buffer_hint(result.measurements), *all_short(_NAME, result.measurements, options.streams))
-    return marked(result + second + ProbeResult(findings=(*slow, *hints)), options)
+    short = all_short(_NAME, result.measurements, options.streams)
+    return marked(result + second + ProbeResult(findings=(*slow, *short)), options)
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:
@@ -226,7 +119,7 @@ def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResu
     tests = ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
     streams = ["--streams", str(options.streams)]
     deadline_s = _estimate_s(options) + _SLACK_S
-    duet = Duet("probes.tcp", tests, options.port or 0, bind, deadline_s, streams, ("rtt_port",))
+    duet = Duet("probes.tcp", tests, options.port or 0, bind, deadline_s, streams)
     played = play(transport, pair, duet)
     if played.no_server is not None:
         return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))
@@ -237,15 +130,12 @@ def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> P
     client, server = pair
     tests, done = played.events.of("test"), played.done
     readings = [_readings([test for test in tests if test["reverse"] is reverse]) for reverse in (False, True)]
-    window = window_of(played, readings[0][0], options.streams)
     findings: list[Finding] = []
     measurements: list[Measurement] = []
-    for reverse, (runs, reason), ends in zip((False, True), readings, (pair, (server, client)), strict=True):
+    for (runs, reason), ends in zip(readings, (pair, (server, client)), strict=True):
         if runs:
-            measurement = _measurement(ends, runs, options)
-            path = window.conditions(measurement.value, options.streams, reverse=reverse)
             # the time is the pair's, both directions and all that belongs to it
-            measurements.append(measurement.with_conditions(wall_s=round(wall_s, 3), **path))
+            measurements.append(_measurement(ends, runs, options).with_conditions(wall_s=round(wall_s, 3)))
         if reason:
             findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _path_remedy(reason)))
     if done is not None and done.outcome is not Outcome.RAN:

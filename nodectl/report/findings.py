@@ -24,7 +24,7 @@ HINT = "folded: --all shows each finding, with its remedy"
 _CHECKS_OF_A_CAUSE = 3
 # how many different values of one check have lines of their own, if there is room, and if there is not
 _VARIANTS = (8, 3, 1)
-_LONGEST_SHORT, _SHORTEST_SHORT = 220, 60
+_LONGEST_SHORT = 220
 _MOST_NAMES = 12
 _SUBJECTS = 4
 
@@ -46,48 +46,22 @@ class _Group:
         return [finding for variant in self.variants for finding in variant]
 
 
-def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True, columns: int | None = None) -> list[str]:
-    """Lines of at most `rows`, the worst first; the last is HINT where a finding or its remedy is not among them.
-
-    `columns`: of a terminal, on which longer lines take several rows.
-    """
+def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True) -> list[str]:
+    """Return at most `rows` lines, the worst first; the last is HINT if a finding or its remedy is not among them."""
     groups = _groups(sorted(findings, key=lambda finding: finding.status.rank))
     for most in _VARIANTS:
         blocks = [_block(group, most, remedies=remedies) for group in groups]
         is_whole = all(len(group.variants) <= most and not group.is_mixed for group in groups)
-        if _height(_joined(blocks), columns) + (not is_whole) <= rows:
-            return [*_joined(blocks), *(() if is_whole else (HINT,))]
-    return [*_fitted(groups, blocks, rows - 1, columns), HINT]
-
-
-def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
-    return [line for block in blocks for line in block]
-
-
-def _height(lines: Sequence[str], columns: int | None) -> int:
-    """Rows that these lines take."""
-    return len(lines) if columns is None else sum(max(1, -(-len(line) // columns)) for line in lines)
-
-
-def _fitted(groups: Sequence[_Group], blocks: Sequence[Sequence[str]], rows: int, columns: int | None) -> list[str]:
-    """Remedies for as many of the worst as there is room for, a line for each of the others, and the rest by name."""
-    short = [_short(group, columns) for group in groups]
-    if _height(short, columns) > rows - len(Status):
-        return _with_rest(groups, short, rows, columns)
+        if sum(map(len, blocks)) + (not is_whole) <= rows:
+            return [*(line for block in blocks for line in block), *(() if is_whole else (HINT,))]
+    # remedies for as many of the worst as there is room for, a line for each of the others, and the rest by name
+    shown = len(groups) if len(groups) < rows else rows - 1 - len(Status)
+    rest = list(_rest(groups[shown:]))
     lines: list[str] = []
-    left = _height(short, columns)
-    for block, line in zip(blocks, short, strict=True):
-        left -= _height([line], columns)
-        lines += block if _height([*lines, *block], columns) + left <= rows else [line]
-    return lines
-
-
-def _with_rest(groups: Sequence[_Group], short: Sequence[str], rows: int, columns: int | None) -> list[str]:
-    """Return a line for each of as many as there is room for, and the rest by name."""
-    shown = min(len(groups), rows - len(Status))
-    while shown and _height(lines := [*short[:shown], *_rest(groups[shown:])], columns) > rows:
-        shown -= 1
-    return lines if shown else list(_rest(groups))
+    for number, block in enumerate(blocks[:shown], start=1):
+        fits = len(lines) + len(block) + shown - number + len(rest) < rows
+        lines += block if fits else [_short(groups[number - 1])]
+    return [*lines, *rest, HINT]
 
 
 def _rest(groups: Sequence[_Group]) -> Iterator[str]:
@@ -194,14 +168,12 @@ def _line(variant: Sequence[Finding]) -> str:
     return text + (f"; expected {finding.expected}" if finding.expected else "")
 
 
-def _short(group: _Group, columns: int | None) -> str:
-    """One line, on a terminal one row; not so short that nothing is said."""
-    longest = _LONGEST_SHORT if columns is None else min(_LONGEST_SHORT, max(columns, _SHORTEST_SHORT))
+def _short(group: _Group) -> str:
     first = max(group.variants, key=len)
     text, others = (_of_cause if group.is_cause else _line)(first), len(group.findings) - len(first)
     what = "these for other reasons" if group.is_cause else first[0].check
     more = f" (and {counted(others, 'more finding')} of {what})" if others else ""
-    text, room = _safe(text), longest - len(more) - 1
+    text, room = _safe(text), _LONGEST_SHORT - len(more) - 1
     return f"{text if len(text) <= room + 1 else f'{text[:room]}…'}{more}"
 
 
@@ -238,22 +210,19 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
     return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
-def findings_table(findings: Sequence[Finding], *, everything: bool = False, columns: int | None = None) -> str:
-    """Return what is not fine, folded into two screens (or each finding), then how many there are of each status.
-
-    `columns` of the terminal that shows it; None if none does, and a row is a line.
-    """
-    return "\n".join([*findings_lines(findings, everything=everything, columns=columns), counts(findings)])
+def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> str:
+    """Return what is not fine, folded into two screens (or each finding), then how many there are of each status."""
+    return "\n".join([*findings_lines(findings, everything=everything), counts(findings)])
 
 
-def findings_lines(findings: Sequence[Finding], *, everything: bool = False, columns: int | None = None) -> list[str]:
+def findings_lines(findings: Sequence[Finding], *, everything: bool = False) -> list[str]:
     """Return the table without its count."""
     if everything:
         return [
             "\n".join([_safe(_line(alike)), *_more(alike)])
             for alike in grouped(findings, lambda finding: replace(finding, host="", kind="", hosts=()))
         ]
-    return folded([finding for finding in findings if finding.status not in _FINE], TWO_SCREENS, columns=columns)
+    return folded([finding for finding in findings if finding.status not in _FINE], TWO_SCREENS)
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:

@@ -66,12 +66,12 @@ def _remedies(failed: Sequence[CommandResult]) -> list[str]:
     return [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in hosts_of.items()]
 
 
-def doctor_table(findings: Sequence[Finding], machine: str, *, everything: bool, columns: int | None) -> str:
+def doctor_table(findings: Sequence[Finding], machine: str, *, everything: bool) -> str:
     """`machine` is the name under which findings are about this machine, and no host."""
     hosts = len({finding.host for finding in findings} - {machine})
     where = f"{machine} and {counted(hosts, 'host')}" if hosts else f"{machine}; no host was looked at"
     more = "" if everything else " (--all shows each)"
     # a key or an address of its own would give each host a line of its own
     alike = findings if everything else [replace(finding, evidence="") for finding in findings]
-    lines = findings_lines(alike, everything=everything, columns=columns)
+    lines = findings_lines(alike, everything=everything)
     return "\n".join([*lines, f"{numbers(findings)} on {where}{more}"])

@@ -410,7 +410,7 @@ def watch_text(
     width: int | None = None,
 ) -> str:
     """Progress in the first line, then the hosts, and what stands still; no line wider than `width`."""
-    hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
+    hosts = aligned([_HEAD, *(_row(pulse) for pulse in pulses)]).splitlines()
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
     lines = [_progress(job_id, pulses), *hosts, *problems, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
@@ -419,23 +419,6 @@ def watch_text(
 def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> dict[str, object]:
     """For `--output json`."""
     return {"job": job_id, "hosts": [asdict(pulse) for pulse in pulses], "stalls": list(stalls)}
-
-
-def _watch_hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Return a line for each host; where even known columns are too wide, a list of its values."""
-    table = aligned(rows).splitlines()
-    if width is None or max(map(len, table)) <= width:
-        return table
-    filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_MISSING}]
-    table = aligned(list(zip(*filled, strict=True))).splitlines()
-    if max(map(len, table)) <= width:
-        return table
-    names = [name if name == "GPU" else name.lower() for name in rows[0][2:]]
-    return [", ".join([f"{host}: {state}", *_pairs(names, values)]) for host, state, *values in rows[1:]]
-
-
-def _pairs(names: Sequence[str], values: Sequence[str]) -> list[str]:
-    return [f"{name} {value}" for name, value in zip(names, values, strict=True) if value != _MISSING]
 
 
 def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:

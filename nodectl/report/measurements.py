@@ -209,9 +209,7 @@ def _shares(series: Sequence[Series]) -> str:
     members = [member for one in series for member in one.members]
     shares = [100 * member.value / member.expected for member in members if member.expected]
     if not shares:
-        are_references = members and all(member.conditions.get("reference") for member in members)
-        compared = "; the values are compared with the fleet's median" if are_references else ""
-        return f"no floor is set{compared}"
+        return "no floor is set"
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"

@@ -1,7 +1,6 @@
 """`nodectl ledger`, and who is left out of work for what it says."""
 
 import json
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,18 +98,6 @@ def test_a_gpu_that_was_replaced_is_shown(asked: Asked, kept: Ledger) -> None:
     assert (done.returncode, done.stdout) == (0, "node02: returned\n"), done.stderr
     told = f"{GPU.place} is GPU-01234567 (serial 1565020019999) now; it was {GPU.uuid} (serial {GPU.serial})"
     assert told in asked("ledger", "show", "node02").stdout
-
-
-def test_commands_for_slurm(asked: Asked, kept: Ledger) -> None:
-    rejected(kept)
-    kept.cordon("node02", 'it\'s "dead"\nagain', "me@here", when=2000.0)
-    kept.cordon("node07", "short", "me@here", when=2000.0)
-    kept.return_("node07", "mended", "me@here")
-    lines = [shlex.split(line) for line in asked("ledger", "list", "--slurm").stdout.splitlines()]
-    drain, resume = lines
-    assert drain[:4] == ["scontrol", "update", "NodeName=node02", "State=DRAIN"]
-    assert drain[4] == "Reason=cordoned (nodectl ledger): it's 'dead' again"
-    assert resume == ["scontrol", "update", "NodeName=node07", "State=RESUME"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "a folder", "other bytes"])

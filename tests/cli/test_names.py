@@ -39,7 +39,7 @@ def test_a_slip_is_told_what_was_meant(nodectl: Callable[..., Any], inventory: s
             ["probe", "tcp", "--sizes", "1MiB"],
             "of nccl, not of tcp\n  try: nodectl probe nccl --sizes",
         ),
-        (["probe", "gemm,memory", "--pairs", "all"], "latency, nccl, rdma, tcp, not of gemm,memory"),
+        (["probe", "gemm,memory", "--rounds", "all"], "latency, nccl, rdma, tcp, not of gemm,memory"),
         (["bench", "retrieval", "--gradient", "8MiB"], "--gradient is an option of network-sweep, not of retrieval"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from nodectl.cli import probe as probe_command
 from nodectl.cli.root import cli, root_context
-from nodectl.errors import UsageError
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import AnyProbe, listed
@@ -43,8 +42,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
 
 def test_a_probe_has_its_own_options_and_the_common_ones(asked: Asked) -> None:
-    found = asked("tcp", "--streams", "4", "--repetitions", "2", "--pairs", "ring", "--budget", "5m", "--force")
-    assert found["tcp"] == TcpOptions(streams=4, repetitions=2, pairs="ring")
+    found = asked("tcp", "--streams", "4", "--repetitions", "2", "--rounds", "3", "--budget", "5m", "--force")
+    assert found["tcp"] == TcpOptions(streams=4, repetitions=2, rounds=3)
     assert found[""] == {"names": "tcp", "budget": 300.0, "force": True, "compare": None}
     found = asked("nccl", "--sizes", "1MiB..8MiB", "--collectives", "all_reduce,broadcast", "--scope", "pairs")["nccl"]
     assert found.sizes == Sizes(tuple(n << 20 for n in (1, 2, 4, 8)))
@@ -81,14 +80,6 @@ def test_settings_and_environment(asked: Asked) -> None:
     # a table named like an option of another probe is no value of it
     assert asked("rdma", settings="[probe.memory]\nrepetitions = 7\n")["rdma"].memory == "host"
     assert asked("rdma", settings="[probe]\nmemory = 'gpu'\n")["rdma"].memory == "gpu"
-
-
-def test_rounds_not_beside_pairs(tmp_path: Path) -> None:
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(INVENTORY)
-    done = CliRunner().invoke(cli, ["-i", str(inventory), "probe", "tcp", "--rounds", "3", "--pairs", "ring"])
-    assert isinstance(done.exception, UsageError)
-    assert "--pairs" in done.exception.message
 
 
 def test_no_option_before_the_name_takes_the_name_for_its_value() -> None:

@@ -14,11 +14,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
 PROBE = ("--output", "json", "probe", "tcp", "--repetitions", "1")
 
 
-def test_a_pair_says_what_it_took_and_what_its_path_is(nodectl: Cli, lab4: LabUnderTest) -> None:
+def test_a_pair_says_what_it_took(nodectl: Cli, lab4: LabUnderTest) -> None:
     began = time.monotonic()
-    done = nodectl("-i", lab4.inventory, *PROBE, "--duration", "1", "--pairs", "first")
+    done = nodectl("-i", lab4.inventory, "-l", ",".join(lab4.hosts[:2]), *PROBE, "--duration", "1")
     took_s = time.monotonic() - began
     there, back = (each["conditions"] for each in json.loads(done.stdout)["measurements"])
     assert there["wall_s"] == back["wall_s"] and 2 < there["wall_s"] < took_s
-    assert 0 < there["rtt_ms"] < 20 and there["buffer_bytes"] > 0 and there["model_bit_s"] > 0
-    assert there["limited_by"] is None

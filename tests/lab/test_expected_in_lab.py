@@ -25,7 +25,7 @@ def test_a_floor_of_the_fleet_s_own(nodectl: Cli, lab4: LabUnderTest, tmp_path: 
     text = Path(lab4.inventory).read_text()
     assert "lab-cpu" in text
     (tmp_path / "hosts.yml").write_text(text.replace("lab-cpu", "own"))
-    options = ("--pairs", "first", "--duration", "0.05", "--repetitions", "1")
+    options = ("-l", ",".join(lab4.hosts[:2]), "--duration", "0.05", "--repetitions", "1")
     args = ("-i", str(tmp_path / "hosts.yml"), "--output", "json", "probe", "latency", *options)
     done = nodectl(*args, check=False)
     found = json.loads(done.stdout)

@@ -1,6 +1,5 @@
 """The parts of the GPU probes' programs that need no torch: what a host shows, the watch, the crew, NUMA memory."""
 
-import os
 import subprocess
 import sys
 import time
@@ -167,21 +166,6 @@ def alive(pid: str) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def test_memory_is_bound_to_a_node_and_found_there() -> None:
-    import ctypes
-    import mmap
-
-    size = 4 << 20
-    memory = mmap.mmap(-1, size)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    if not h2d.bind(address, size, 0):
-        pytest.skip("this kernel does not let a login bind memory")
-    ctypes.memset(address, 1, size)
-    assert set(h2d.where(address, size)) == {0}
-    assert not h2d.bind(address, size, 4095), "a node that is not there is refused"
-    assert os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize(

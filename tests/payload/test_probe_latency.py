@@ -45,8 +45,6 @@ def test_each_end_asks_in_turn(server: tuple["subprocess.Popen[str]", int]) -> N
         us = each["us"]
         assert 1 <= each["count"] <= 300
         assert 0 < us["min"] <= us["p50"] <= us["p99"] <= us["max"] < 1e6
-        # one clock on both ends: there and back are told apart, and are no more than the whole
-        assert all(0 < way <= us["max"] for way in each["one_way_us"])
 
 
 def test_a_port_on_which_nobody_listens_is_refused() -> None:

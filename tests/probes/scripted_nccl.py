@@ -14,7 +14,7 @@ from nodectl.probes.nccl.run import NcclOptions
 from nodectl.probes.options import Sizes
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
-LOOK = {"event": "look", "numa_nodes": 1, "bus_ids": [], "programs": "", "with_mpi": False, "mpirun": None}
+LOOK = {"event": "look", "numa_nodes": 1, "bus_ids": [], "programs": ""}
 GPU = {"gpus": 8, "torch": "2.7.0+cu128"}
 Answers = Callable[[str, str, Sequence[str]], Answer]
 

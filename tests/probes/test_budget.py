@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, fitted
 from nodectl.probes.registry import AnyProbe
-from nodectl.probes.series import Cost, run_probes
+from nodectl.probes.series import run_probes
 from tests.probes.declared import wanted_of
 
 WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
@@ -74,14 +75,13 @@ def test_each_probe_gets_its_share() -> None:
     assert lefts == pytest.approx([10, 15, 30], abs=0.5)
 
 
-def test_by_what_it_costs_and_who_needs_more_waits_for_what_the_others_leave() -> None:
-    wanted, lefts = probes(3, 1, 20)
-    costs = [Cost(1, 2), Cost(1, 2), Cost(1, 8)]
+def test_a_share_leaves_the_later_probes_what_they_need() -> None:
+    wanted, lefts = probes(3, 1)
+    (early, options), (late, _) = wanted
+    late = replace(late, least=Amount(1, 25.0), cost_s=cost)
     nowhere: Any = None
-    found = run_probes(nowhere, HOSTS, wanted, time.monotonic() + 12, lambda _: None, (), costs, {"p0", "p1", "p2"})
-    # p0 gets 2 of the 12 at first, and at the end all but the least of p2, whose 20 are never there
-    assert lefts == pytest.approx([2, 2.1, 9.75, 11, 12], abs=0.5)
-    assert [each.value for each in found.measurements] == [1, 3]
+    run_probes(nowhere, HOSTS, [(early, options), (late, options)], time.monotonic() + 30, lambda _: None)
+    assert lefts == pytest.approx([5, 30], abs=0.5)
 
 
 def test_before_anything_is_measured_it_is_an_error() -> None:

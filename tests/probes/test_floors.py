@@ -55,15 +55,6 @@ def test_what_four_nodes_reach_two_reach_as_well(nodes: int, expected: float | N
 
 
 @pytest.mark.parametrize(
-    ("unit", "value", "measured", "expected"),
-    [("Mb/s", 9400, "Gbit/s", 9.4), ("TB/s", 3, "GB/s", 3000), ("ms", 0.02, "us", 20), ("GB/s", 9.4, "Gbit/s", None)],
-)
-def test_a_floor_in_another_multiple_holds(unit: str, value: float, measured: str, expected: float | None) -> None:
-    found, _ = held([floor("any", value, unit)], "any", 1.0, measured)
-    assert found == (expected if expected is None else pytest.approx(expected))
-
-
-@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"probe": "tpc"}, "n: floors.1.probe: no probe 'tpc'; did you mean tcp?"),

@@ -11,8 +11,8 @@ from tests.probes.scripted import HOSTS
 
 def copied(gpu: int, to_gpu: bool, place: str, rate: float, **more: Any) -> dict[str, Any]:
     node = {"near": 0, "far": 1, "any": None}[place]
-    known = {"event": "measured", "gpu": gpu, "to_gpu": to_gpu, "place": place, "numa": node, "numa_found": node}
-    return {**known, "bound": True, "rates": [rate], "wrong": 0, "size_bytes": 256 << 20, "passes": 40, **more}
+    known = {"event": "measured", "gpu": gpu, "to_gpu": to_gpu, "place": place, "numa": node}
+    return {**known, "rates": [rate], "wrong": 0, "size_bytes": 256 << 20, "passes": 40, **more}
 
 
 def both(rate: float = 55.0, **more: Any) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def probe(
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         assert module == "probes.memory"
         if args[0] == "look":
-            return (methods or {}).get(host, ready("torch", "cc", "libc"))
+            return (methods or {}).get(host, ready("torch", "libc"))
         number = times[host] = times.get(host, -1) + 1
         return Answer([measured(rates(host, number))])
 
@@ -61,7 +61,7 @@ def on_machines(
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if args[0] == "look":
-            return ready("cc", machine=machine_of[host])
+            return ready("libc", machine=machine_of[host])
         if args[0] == "spin":
             return Answer([{"event": "spun", "got": got.get(host, 0.5)}])
         return Answer([measured([rate.get(host, 100.0)])])
@@ -82,7 +82,7 @@ def test_machines_are_compared_by_the_best_of_their_hosts(monkeypatch: pytest.Mo
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if args[0] == "look":
-            return ready("cc", machine=machine_of[host])
+            return ready("libc", machine=machine_of[host])
         return Answer([measured([{"node01": 60.0, "node05": 40.0, "node06": 42.0}.get(host, 100.0)])])
 
     (finding,) = run_memory(play(monkeypatch, answers), hosts, ProbeOptions(), lambda _: None).findings
@@ -102,7 +102,7 @@ def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPat
 def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if args[0] == "look":
-            return ready("cc")
+            return ready("libc")
         return Answer([measured([100.0], sustained_gb_s=[40.0 if host == "node02" else 97.0])])
 
     result = run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
@@ -112,8 +112,8 @@ def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytes
 
 
 def test_the_best_means_that_all_have_is_used_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, fleet = probe(monkeypatch, lambda host, number: [100.0], {"node02": ready("cc", "libc")})
-    assert {arg for _, _, args in fleet.asked for arg in args if arg.startswith("--method")} == {"--method=cc"}
+    _, fleet = probe(monkeypatch, lambda host, number: [100.0], {"node02": ready("libc")})
+    assert {arg for _, _, args in fleet.asked for arg in args if arg.startswith("--method")} == {"--method=libc"}
 
 
 @pytest.mark.parametrize(("machines", "together"), [(1, 1), (2, 2)])
@@ -126,7 +126,7 @@ def test_hosts_of_one_machine_are_measured_in_turn(
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         nonlocal running, most
         if args[0] == "look":
-            return ready("cc", machine=f"m{int(host[-1]) % machines}")
+            return ready("libc", machine=f"m{int(host[-1]) % machines}")
         with lock:
             running += 1
             most = max(most, running)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
@@ -43,9 +44,9 @@ GOOD = HEAD + ROWS.format(wrong=0) + TAIL.format(wrong=0, verdict="OK")
 BAD = HEAD + ROWS.format(wrong=3) + TAIL.format(wrong=3, verdict="FAILED")
 
 
-def ready(name: str, programs: str = "/opt/nccl-tests", *, mpi: bool = False, mpirun: str | None = None) -> Ready:
+def ready(name: str, programs: str = "/opt/nccl-tests") -> Ready:
     endpoint = Endpoint(Host(name, "127.0.0.1", connection="local"), "127.0.0.1", "lo", 65536, 29500, None, None, 2)
-    return Ready(endpoint, programs=programs, with_mpi=mpi, mpirun=mpirun)
+    return Ready(endpoint, programs=programs)
 
 
 def group(*hosts: Ready) -> Group:
@@ -70,7 +71,7 @@ def test_repetitions_are_one_case_a_size() -> None:
     [
         (HEAD + ROWS.format(wrong=0), 0, "the output ends before its summary", ""),
         (HEAD + ROWS.format(wrong=0), 124, "the time was over", ""),
-        (BAD, 0, "", "3 wrong elements over gpu01"),
+        (BAD, 0, "", "3 wrong elements over its GPUs"),
         (GOOD, 7, "", "ended with exit status 7"),
         (HEAD + "gpu01: Test NCCL failure common.cu:1303 'unhandled system error'\n", 3, "", "Test NCCL failure"),
     ],
@@ -131,21 +132,6 @@ def test_a_program_that_is_killed_is_incomplete(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize(
-    ("hosts", "said"),
-    [
-        ((ready("a"), ready("b")), "must be built with MPI, and they are not on a, b"),
-        ((ready("a", mpi=True), ready("b", mpi=True)), "need mpirun, and a has none"),
-        ((ready("a", mpi=True, mpirun="/x"), ready("b", "/other", mpi=True)), "must lie in the same folder"),
-    ],
-)
-def test_several_hosts_need_mpi(hosts: tuple[Ready, ...], said: str) -> None:
-    found = measure(LocalTransport(), group(*hosts), Run("nccl-tests", "nccl", NcclOptions()))
-    (finding,) = found.findings
-    assert finding.status is Status.UNKNOWN
-    assert said in finding.actual
-
-
-@pytest.mark.parametrize(
     ("engine", "torch", "programs", "taken"),
     [
         ("auto", "2.7.0+cu128", "/opt/x", "torch"),
@@ -168,5 +154,9 @@ def test_the_engine(monkeypatch: pytest.MonkeyPatch, engine: str, torch: str | N
         asked.append("torch")
         return answer
 
-    probe(fleet_of(monkeypatch, answers), engine=engine, scope="node")
+    fleet = fleet_of(monkeypatch, answers)
+    probe(fleet, engine=engine, scope="node")
     assert set(asked) == {taken}
+    if taken == "nccl-tests":
+        with pytest.raises(UsageError, match="one host at a time"):
+            probe(fleet, engine=engine)

@@ -25,6 +25,7 @@ PORTS = (ACTIVE, IbPort("mlx5_1", 1, state="ACTIVE", rate_gbit_s=400.0, link_lay
 JOINED = topo("X NV18 PIX SYS 0", "NV18 X SYS PIX 1")
 THREE = topo("X NV18 NV18 0", "NV18 X NV18 0", "NV18 NV18 X 0")
 PAIRED = topo("X NV4 SYS 0", "NV4 X SYS 0", "SYS SYS X 1")
+BOTH = Route(("m0",), {"m0": 400.0}, inside_gb_s=450.0)
 FAR = topo("X PHB NODE SYS 0", "PHB X SYS NODE 1")
 
 
@@ -110,28 +111,30 @@ def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside:
         assert found.adapters == tuple(f"mlx5_{number}" for number in adapters)
 
 
-def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = "") -> Part:
+def part(name: str, ranks: int, speed_mbit: int | None = None) -> Part:
     endpoint = Endpoint(Host(name, name), name, "eth0", 1500, 29500, None, "2.7.0", 8, speed_mbit=speed_mbit)
-    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0", adapter)
+    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0")
 
 
 @pytest.mark.parametrize(
-    ("parts", "backend", "known", "expected"),
+    ("parts", "backend", "known", "algorithm", "expected"),
     [
-        ([part("a", 8), part("b", 8)], "nccl", Route(("m0",), {"m0": 400.0}, inside_gb_s=450.0), (400.0, "network")),
-        ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), (450.0, "inside")),
-        (
-            [part("a", 1, adapter="m0"), part("b", 1, adapter="m0")],
-            "nccl",
-            Route(("m0",), {"m0": 50.0}),
-            (50.0, "network"),
-        ),
-        ([part("a", 8)], "nccl", Route(unknown="no answer"), None),
-        ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Route(), (1.25, "network")),
-        ([part("a", 1), part("b", 1, 25000)], "gloo", Route(), None),
+        ([part("a", 8), part("b", 8)], "nccl", BOTH, "RING", (400.0, "network")),
+        ([part("a", 8), part("b", 8)], "nccl", BOTH, "TREE", None),
+        ([part("a", 8), part("b", 8)], "nccl", Route(("m0", "m1"), {"m0": 400.0}, inside_gb_s=450.0), "RING", None),
+        ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), None, (450.0, "inside")),
+        ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), "NVLS", (450 * (7 / 4) * (8 / 9), "inside")),
+        ([part("a", 1), part("b", 1)], "nccl", BOTH, "RING", (400.0, "network")),
+        ([part("a", 8)], "nccl", Route(unknown="no answer"), "RING", None),
+        ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Route(), None, (1.25, "network")),
+        ([part("a", 1), part("b", 1, 25000)], "gloo", Route(), None, None),
     ],
 )
-def test_the_ceiling(parts: list[Part], backend: str, known: Route, expected: tuple[float, str] | None) -> None:
-    group = Group(tuple(parts))
-    found = ceiling("all_reduce", group, backend, {each.ready.name: known for each in parts}, "RING")
-    assert (found and (found.busbw_gb_s, found.limit)) == expected
+def test_the_ceiling(
+    parts: list[Part], backend: str, known: Route, algorithm: str | None, expected: tuple[float, str] | None
+) -> None:
+    routes = {each.ready.name: known for each in parts}
+    found = ceiling("all_reduce", Group(tuple(parts)), backend, routes, algorithm)
+    told = found and (round(found.busbw_gb_s, 6), found.limit)
+    assert told == (expected and (round(expected[0], 6), expected[1]))
+    assert ceiling("sendrecv", Group(tuple(parts)), backend, routes, algorithm) is None

@@ -1,4 +1,4 @@
-"""The nccl probe over nodes, pairs and rails."""
+"""The nccl probe over nodes and pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,6 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.topology import GpuNic
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.nccl.fleet import Route
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
@@ -65,15 +64,3 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
     told = {(each.conditions["gpus"], each.conditions["link_class"]) for each in gpus.measurements}
     assert told == {(8, "nvswitch")}
     assert {each.conditions["model_busbw_gb_s"] for each in gpus.measurements} == {450.0}
-
-
-def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
-    ports = [(f"mlx5_{nic}", f"mlx5_{nic + 4}") for nic in range(4)]
-    nics = {gpu: GpuNic(f"NIC{gpu // 2}", ports[gpu // 2][0], "PIX", "", ports[gpu // 2]) for gpu in range(8)}
-    fleet = fleet_of(monkeypatch, with_gpus, Route(adapters=("mlx5_0",), gpu_nic=nics))
-    found = probe(fleet, scope="rail")
-    assert [each.conditions["rail"] for each in found.measurements] == ["rail0", "rail1", "rail2", "rail3"]
-    given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]
-    assert [option(args, "devices") for args in given] == ["0,1", "2,3", "4,5", "6,7"]
-    assert [option(args, "adapter") for args in given] == [",".join(each) for each in ports]
-    assert {each.conditions["ranks"] for each in found.measurements} == {8}

@@ -14,12 +14,10 @@ EXPECTED = {
     "bad-gid.client": "bad_gid bad_gid",
     "bad-gid.server": "bad_gid bad_gid",
     "bad-hostname.client": "unresolved unresolved",
-    "bad-hostname.server": "- unresolved",
     "bad-option.client": "bad_option bad_option",
-    "bad-option.server": "- bad_option",
-    # perftest takes different counts on both ends without a word: the server reports the client's
-    "iters-mismatch.client": "- mismatch",
-    "iters-mismatch.server": "mismatch mismatch",
+    # perftest takes different counts on both ends without a word, and the probe gives both the same
+    "iters-mismatch.client": "- -",
+    "iters-mismatch.server": "- -",
     # exit status 0, no iteration
     "link-cut-midrun.client": "link_cut link_cut",
     "link-cut-midrun.server": "link_cut link_cut",
@@ -28,9 +26,7 @@ EXPECTED = {
     "no-device": "no_device",
     # the text is that of no-server: only the errno of a connection of one's own tells them apart
     "no-host.client": "no_server no_server",
-    "no-host.server": "- no_server",
     "no-server.client": "no_server no_server",
-    "no-server.server": "- no_server",
     "nobody-connects.server": "no_client",
     "port-busy.server": "port_busy",
     "port-down": "port_down",
@@ -41,7 +37,6 @@ EXPECTED = {
     "test-mismatch.client": "mismatch mismatch",
     "test-mismatch.server": "peer_lost mismatch",
     "wrong-device.client": "no_device no_device",
-    "wrong-device.server": "- no_device",
 }
 # latency of all sizes did not end in the time that the recording gave it
 UNENDED = {"ib_write_lat.all.client": "timeout timeout", "ib_write_lat.all.server": "no_client timeout"}
@@ -106,6 +101,6 @@ def test_reasons_that_were_not_recorded(run: Run, expected: str) -> None:
     ],
 )
 def test_a_server_that_waited_in_vain_leaves_a_firewall(client: Run, listens: bool | None, expected: str) -> None:
-    waiting = Run(SERVER, -15, WAITS, timed_out=True)
+    waiting = Run(SERVER, -15, WAITS, timed_out=True, is_server=True)
     found = classify(client, waiting, server_listens=listens)
     assert found is not None and found.kind == expected

@@ -1,4 +1,4 @@
-"""Before anything is measured: devices, ports, GIDs, GPUs, rails, and ends that differ."""
+"""Before anything is measured: devices, ports, GIDs, GPUs and rails."""
 
 from __future__ import annotations
 
@@ -130,23 +130,3 @@ def test_rails_by_the_inventory_or_by_place(said: object, labels: list[str]) -> 
     assert [(label, each.device) for label, each in found] == list(
         zip(labels, ["mlx5_0", "mlx5_2", "mlx5_10"], strict=True)
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "blamed"),
-    [
-        ([4096, 4096, 1024], ["node03"]),
-        ([4096, 1024], ["node01"]),
-        ([4096, 4096, 4096], []),
-        ([4096, None, 4096], []),
-        ([4096, 4096, 1024, 2048], ["node03", "node04"]),
-    ],
-)
-def test_a_port_whose_mtu_is_not_its_peers(values: list[int | None], blamed: list[str]) -> None:
-    names = [f"node{number:02}" for number in range(1, len(values) + 1)]
-    sites = [
-        site(name, ports=[port("node01", verbs={"mtu": mtu, "mtu_max": 4096})])
-        for name, mtu in zip(names, values, strict=True)
-    ]
-    nics, findings = judged(*sites)
-    assert findings == [("mtu", Status.WARNING, name) for name in blamed] and len(nics) == len(values)

@@ -78,7 +78,7 @@ def test_a_reading_and_its_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
         "operation": "write", "memory": "host", "size_bytes": 65536, "rail": "0", "client": "node01",
         "device": ["mlx5_0/1", "mlx5_0/1"], "repetitions": 3, "values": [0.43] * 3, "iterations": [200] * 3,
         "mtu": [4096, 4096], "rate_gbit_s": [0.25, 0.25], "link_layer": "Ethernet", "gid_index": [3, 3],
-        "numa_node": [1, 1], "cpus": ["4-5", "0,2-3"], "perftest": ["6.06"] * 2, "message_rate_mpps": [0.000817] * 3,
+        "numa_node": [1, 1], "perftest": ["6.06"] * 2, "message_rate_mpps": [0.000817] * 3,
     }  # fmt: skip
     assert {name: first.conditions[name] for name in expected} == expected
     assert (first.unit, first.spread, first.expected) == ("Gb/s", 0.0, None)

@@ -136,13 +136,6 @@ class TestSlow:
         assert [finding.host for finding in found.findings] == ["node03"] * named
         assert named or len(found.measurements) == 8 * 7
 
-    def test_near_pairs_come_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        notes: list[str] = []
-        found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, TcpOptions(repetitions=1), notes.append)
-        near = [int(each.hosts[0][-1]) % 2 == int(each.hosts[1][-1]) % 2 for each in found.measurements]
-        assert near == [True] * 24 + [False] * 32
-        assert "28 pairs, 1 x 3 s each way; 7 rounds" in notes[0] and "same switch first" in notes[0]
-
 
 def hash_of(*names: str) -> int:
     """The same in each run, unlike hash()."""

@@ -1,7 +1,5 @@
 """Findings of many hosts on two screens: folded over GPUs, hosts and a common cause; `--all` shows each."""
 
-import pytest
-
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.report.findings import HINT, TWO_SCREENS, changes, findings_table
@@ -98,16 +96,6 @@ def test_everything_wrong_everywhere_is_two_screens() -> None:
     # no host and no status is lost
     assert any("more checks: " in line and line.startswith("FAILED  node[01-64]") for line in lines)
     assert len(changes([], findings).splitlines()) <= 48 and len(changes(findings, []).splitlines()) <= 48
-
-
-@pytest.mark.parametrize("columns", [40, 120])
-def test_everything_wrong_is_two_screens_of_a_terminal_of_any_width(columns: int) -> None:
-    findings = everything_wrong()
-    lines = findings_table(findings, columns=columns).splitlines()
-    assert sum(-(-len(line) // columns) for line in lines) <= 48
-    assert sum("check_" in line for line in lines) >= 12 and lines[-2] == HINT
-    few = findings_table(findings[:300], columns=columns).splitlines()
-    assert sum(-(-len(line) // columns) for line in few) <= 48
 
 
 def test_the_worst_keep_their_remedies_while_there_is_room() -> None:

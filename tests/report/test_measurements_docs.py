@@ -6,7 +6,6 @@ from pathlib import Path
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.floors import with_fleet
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_text
 
@@ -29,6 +28,6 @@ def test_the_page_shows_what_is_printed() -> None:
         else:
             measured.append(path(sender, receiver, 9.43 if (sender, receiver) == ("node08", "node07") else 9.41))
     slow = Finding("node03", "tcp", Status.FAILED, actual="slow", kind="host", hosts=("node03",))
-    shown = measurements_text(with_fleet([*measured, *again], {}), kind_of, [slow])
+    shown = measurements_text([*measured, *again], kind_of, [slow])
     (page,) = re.findall(r"test_measurements_docs.py -->\n```\n(.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert page == shown

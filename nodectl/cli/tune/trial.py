@@ -177,7 +177,7 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     given: dict[str, object] = {
         "duration_s": asked.duration,
         "sizes": Sizes(asked.sizes) if asked.sizes else None,
-        "pairs": "ring",
+        "rounds": 2,
         "interface": asked.interface,
         "forks": app.forks,
     }

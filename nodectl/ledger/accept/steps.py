@@ -14,7 +14,7 @@ from nodectl.ledger.accept.means import Crowd, Means, crowd_of
 from nodectl.model.acceptance import Step, StepState
 from nodectl.probes.base import Amount, Need
 from nodectl.probes.registry import declarations
-from nodectl.probes.rounds import rounds_for
+from nodectl.probes.rounds import usual_rounds
 
 
 class Level(StrEnum):
@@ -120,7 +120,7 @@ def _each(name: str, start_s: float = 0.0) -> Callable[..., float]:
 
 def _pairs(name: str) -> Callable[..., float]:
     def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-        rounds = options.get("rounds") or len(rounds_for("auto", range(crowd.hosts)))
+        rounds = options.get("rounds") or usual_rounds(crowd.hosts)
         rounds = min(rounds, max(1, crowd.hosts - 1))
         return declarations()[name].cost_s(_amount(name, options, rounds))
 
@@ -231,15 +231,6 @@ STEPS: tuple[StepKind, ...] = (
         least_gpus=2,
     ),
     _on_hosts(
-        "nics",
-        "NCCL between the GPUs of each host by way of its NICs alone (P2P and shared memory off)",
-        None,
-        {"scope": "nics", **_ONE_REDUCE},
-        _NCCL_S,
-        probe="nccl",
-        least_gpus=2,
-    ),
-    _on_hosts(
         "rdma-node",
         "RDMA between the NICs of each host, or of a NIC with itself",
         {"scope": "node", "repetitions": 1, "duration_s": 1.0},
@@ -268,7 +259,7 @@ STEPS: tuple[StepKind, ...] = (
         "collectives between pairs of hosts",
         Scope.PAIR,
         {Level.STANDARD: {"scope": "pairs", **_ONE_REDUCE}},
-        lambda options, crowd: len(rounds_for("auto", range(crowd.hosts))) * _NCCL_S(options, crowd),
+        lambda options, crowd: usual_rounds(crowd.hosts) * _NCCL_S(options, crowd),
         "nccl",
         needs=_TORCH,
     ),
@@ -310,7 +301,6 @@ def step_kind(name: str) -> StepKind:
 # where a budget is too short, these are given up first, in this order
 _GIVEN_UP = (
     "nccl-pairs",
-    "nics",
     "rdma-node",
     "gemm-bits",
     "p2p",

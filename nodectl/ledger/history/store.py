@@ -32,15 +32,6 @@ class Identity:
         """The same text for the same thing."""
         return json.dumps([self.probe, self.hosts, self.direction, self.unit, self.subject, self.size_bytes])
 
-    @classmethod
-    def of_key(cls, key: str) -> Identity:
-        """Read an identity from its key; ValueError if it is none."""
-        try:
-            probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
-            return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{key!r} is no identity") from error
-
     @property
     def kind(self) -> str:
         """Return what a finding about it blames: the host, the path between two, or of a group none of them."""
@@ -78,16 +69,6 @@ class Past:
     run: int
     time: float
     measurement: Measurement
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A value as it was kept, without its conditions; `key` is its identity's."""
-
-    run: int
-    time: float
-    key: str
-    value: float
 
 
 class History(Database):
@@ -131,25 +112,6 @@ class History(Database):
             f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY m.run, m.rowid",
             (self.fleet, since, *probes, *(() if run is None else (run,))),
         )
-
-    def points(self, probes: Sequence[str], runs: int) -> list[Point]:
-        """Return the values of these probes in the fleet's last runs of them, in the order in which they were kept."""
-        rows = self.rows(
-            f"SELECT m.run, r.time, m.identity, m.value {_JOINED}"  # noqa: S608
-            f" WHERE m.probe IN ({_marks(probes)}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
-            f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({_marks(probes)})) ORDER BY id DESC LIMIT ?)"
-            " ORDER BY m.run, m.rowid",
-            (*probes, self.fleet, *probes, runs),
-        )
-        with self.errors():
-            for key in {row[2] for row in rows}:
-                Identity.of_key(key)
-            return [Point(int(run), moment(when), key, number(value)) for run, when, key, value in rows]
-
-    def probes(self) -> list[str]:
-        """Return the probes of which the fleet has measurements."""
-        rows = self.rows(f"SELECT DISTINCT m.probe {_JOINED} WHERE r.fleet = ? ORDER BY 1", (self.fleet,))
-        return [str(row[0]) for row in rows]
 
     def runs(self) -> list[tuple[int, float, str, int]]:
         """Return number, time, probes and count of measurements of each run of the fleet, the latest first."""

@@ -6,15 +6,14 @@ import gc
 import socket
 import struct
 import time
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..common import machine, program
+from ..common import program
 from ..common.events import say
 from ..common.sockets import await_client, connect, fill, receive_message, send_message
 
-# a message: whether another follows, and the moment at which it was echoed, by the clock of who echoes
-MESSAGE = struct.Struct("!?q")
+# a message: whether another follows
+MESSAGE = struct.Struct("!?")
 BYTES = 64
 WARM_UP = 200
 # of the time of a run, so that a slow path leaves some for what is measured
@@ -25,35 +24,29 @@ IDLE_S = 15.0
 EXCHANGE_S = 5.0
 
 
-def exchanges(sock: socket.socket, most: int, seconds: float, last: bool) -> List[Tuple[int, int]]:
-    """(round trip, way there) in ns, as many as fit into the time; `last` tells the other end that these were all."""
-    trips: List[Tuple[int, int]] = []
+def exchanges(sock: socket.socket, most: int, seconds: float, last: bool) -> List[int]:
+    """Return round trips in ns, as many as fit into the time; `last` tells the other end that these were all."""
+    trips: List[int] = []
     ask, answer = bytearray(BYTES), bytearray(BYTES)
     now = time.monotonic_ns
     ends = now() + int(seconds * 1e9)
     more = True
     while more:
         more = len(trips) + 1 < most and now() < ends
-        MESSAGE.pack_into(ask, 0, more or not last, 0)
+        MESSAGE.pack_into(ask, 0, more or not last)
         began = now()
         sock.sendall(ask)
         fill(sock, answer)
-        ended = now()
-        trips.append((ended - began, MESSAGE.unpack_from(answer)[1] - began))
+        trips.append(now() - began)
     return trips
 
 
-def ask(sock: socket.socket, options: argparse.Namespace, same_clock: bool) -> Dict[str, Any]:
+def ask(sock: socket.socket, options: argparse.Namespace) -> Dict[str, Any]:
     """One run of this end: warmed up, then measured."""
     exchanges(sock, WARM_UP, options.seconds * WARM_UP_PART, last=False)
-    measured = exchanges(sock, options.exchanges, options.seconds, last=True)
-    trips = sorted(trip for trip, _ in measured)
+    trips = sorted(exchanges(sock, options.exchanges, options.seconds, last=True))
     shares = (("min", 0), ("p50", 0.5), ("p99", 0.99), ("max", 1))
-    one_way_us = None
-    if same_clock:
-        there, back = sorted(way for _, way in measured), sorted(trip - way for trip, way in measured)
-        one_way_us = [us(there, 0.5), us(back, 0.5)]
-    return {"count": len(trips), "us": {name: us(trips, share) for name, share in shares}, "one_way_us": one_way_us}
+    return {"count": len(trips), "us": {name: us(trips, share) for name, share in shares}}
 
 
 def us(ordered: Sequence[int], share: float) -> float:
@@ -67,15 +60,8 @@ def echo(sock: socket.socket) -> None:
     more = True
     while more:
         fill(sock, message)
-        (more, _) = MESSAGE.unpack_from(message)
-        MESSAGE.pack_into(message, 0, more, time.monotonic_ns())
+        (more,) = MESSAGE.unpack_from(message)
         sock.sendall(message)
-
-
-def clock_id() -> str:
-    """Return an id of the monotonic clock, the same for all containers of one machine; empty if it is not known."""
-    boot_id = machine.boot_id()
-    return boot_id and boot_id + " ".join(machine.text(Path("/proc/self/timens_offsets")).split())
 
 
 @contextlib.contextmanager
@@ -92,22 +78,20 @@ def exchanging(sock: socket.socket) -> Iterator[socket.socket]:
 def serve(options: argparse.Namespace) -> None:
     """Answer the one client, and ask in turn."""
     with exchanging(await_client(options.address, options.port, IDLE_S)) as sock:
-        clock = clock_id()
-        other = receive_message(sock)
-        send_message(sock, clock)
+        send_message(sock, receive_message(sock))
         for _ in range(options.runs):
             echo(sock)
-            send_message(sock, ask(sock, options, bool(clock) and clock == other))
+            send_message(sock, ask(sock, options))
 
 
 def measure(options: argparse.Namespace) -> None:
     """Ask, answer, and say the runs of both ends."""
     with exchanging(connect(options.address, options.port, options.bind, CONNECT_S)) as sock:
-        clock = clock_id()
-        send_message(sock, clock)
-        same_clock = receive_message(sock) == clock and bool(clock)
+        # an answer that is none says that something else listens there
+        send_message(sock, "latency")
+        receive_message(sock)
         for _ in range(options.runs):
-            say(event="run", reverse=False, **ask(sock, options, same_clock))
+            say(event="run", reverse=False, **ask(sock, options))
             echo(sock)
             say(event="run", reverse=True, **receive_message(sock))
 

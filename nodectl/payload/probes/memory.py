@@ -8,9 +8,6 @@ import argparse
 import ctypes
 import mmap
 import os
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -83,60 +80,6 @@ def _rate(kernel: Callable[[], Any], size_bytes: int, seconds: float) -> Rates:
         passes.append(size_bytes / (now - last) / 1e9)
         last = now
     return Rates(len(passes) * size_bytes / (last - began) / 1e9, passes)
-
-
-_COMPILED_ARRAYS = 3
-_SOURCE = Path(__file__).with_name("stream.c")
-_COMPILE_S = 60.0
-_SLACK_S = 60.0
-_TRIAL_BYTES = 1 << 16
-
-
-def can_compile() -> bool:
-    """There is a compiler, and what it makes may be run here."""
-    if shutil.which("cc") is None:
-        return False
-    try:
-        return bool(measure_compiled(sorted(os.sched_getaffinity(0))[:1], _TRIAL_BYTES, 0.001, 1))
-    except (RuntimeError, OSError):
-        return False
-
-
-def measure_compiled(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[Rates]]:
-    """GB/s of each repetition and pass, by kernel; RuntimeError in the compiler's or the program's words."""
-    with tempfile.TemporaryDirectory(prefix="nodectl-memory-") as folder:
-        program = Path(folder) / "stream"
-        _compile(program)
-        arguments = [str(size_bytes), "%g" % seconds, str(repetitions), ",".join(map(str, cpus))]
-        # a host with little processor time needs long to touch its pages
-        output = _run([str(program), *arguments], 4 * seconds * repetitions + _SLACK_S)
-    rates: Dict[str, List[Rates]] = {}
-    for line in output.splitlines():
-        kernel, whole, *passes = line.split()
-        rates.setdefault(kernel, []).append(Rates(float(whole), list(map(float, passes))))
-    return rates
-
-
-def _compile(program: Path) -> None:
-    argv = ["cc", "-O3", "-std=gnu11", "-pthread", "-o", str(program), str(_SOURCE)]
-    try:
-        _run([*argv, "-march=native"], _COMPILE_S)
-    except RuntimeError:  # not every compiler knows its machine
-        _run(argv, _COMPILE_S)
-
-
-def _run(argv: List[str], deadline_s: float) -> str:
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=deadline_s
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError("%s: %s" % (Path(argv[0]).name, error)) from error
-    if done.returncode:
-        complaint = done.stderr.decode(errors="replace").strip().splitlines()
-        last = complaint[-1] if complaint else "ended with %d" % done.returncode
-        raise RuntimeError("%s: %s" % (Path(argv[0]).name, last))
-    return done.stdout.decode()
 
 
 LIBC_ARRAYS = 2
@@ -219,19 +162,14 @@ def spun(cpus: Sequence[int], seconds: float) -> Tuple[float, float]:
 # by name: what measures, and over how many arrays
 METHODS = {
     "torch": (measure_by_torch, _TORCH_ARRAYS),
-    "cc": (measure_compiled, _COMPILED_ARRAYS),
     "libc": (measure_by_libc, LIBC_ARRAYS),
 }
 
 
 def look(options: argparse.Namespace) -> None:
     """Say by what means it can be measured; `machine` is the same for all containers of one machine."""
-    methods = ["libc"]
-    if can_compile():
-        methods.insert(0, "cc")
-    if options.venv and libraries.installed(Path(options.venv), "torch"):
-        methods.insert(0, "torch")
-    say(event="ready", methods=methods, machine=machine.boot_id())
+    has_torch = options.venv and libraries.installed(Path(options.venv), "torch")
+    say(event="ready", methods=["torch", "libc"] if has_torch else ["libc"], machine=machine.boot_id())
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -272,6 +210,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     measuring.add_argument("--seconds", type=float, required=True, help="of one repetition of one kernel")
     measuring.add_argument("--repetitions", type=int, required=True, help="of which a run is made")
     measuring.add_argument("--runs", type=int, required=True)
-    # the compiled program's folder goes with it
-    program.end_by_signals()
     return program.run(parser, argv, MemoryError, ImportError)

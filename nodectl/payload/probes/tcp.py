@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from ..common import program
@@ -24,42 +23,11 @@ RETRY_S = 5.0
 SLACK_S = 10.0
 CHUNK_BYTES = 1 << 16
 ATTEMPTS = 5
-CONNECTIONS = 5
-CONNECT_S = 1.0
-SYSCTL = Path("/proc/sys/net/ipv4")
 
 
 def port_states(port: int) -> List[str]:
     """States of the TCP sockets of this network namespace with this local port."""
     return [row[3] for row in kernel_rows() if int(row[1].rpartition(":")[2], 16) == port]
-
-
-def buffers() -> List[Optional[int]]:
-    """How large a socket's receive and send buffers may grow; None if the kernel does not say."""
-    sizes: List[Optional[int]] = []
-    for name in ("tcp_rmem", "tcp_wmem"):
-        try:
-            sizes.append(int((SYSCTL / name).read_text().split()[2]))
-        except (OSError, ValueError, IndexError):
-            sizes.append(None)
-    return sizes
-
-
-def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional[float]:
-    """Return the quickest of some connections to a port where only the kernel answers; None if it cannot be had."""
-    times = []
-    for _ in range(CONNECTIONS):
-        with socket.socket(family(address), socket.SOCK_STREAM) as sock:
-            sock.settimeout(CONNECT_S)
-            try:
-                if bind:
-                    sock.bind((bind, 0))
-                began = time.perf_counter()
-                sock.connect((address, port))
-            except OSError:
-                return None
-            times.append(time.perf_counter() - began)
-    return min(times) * 1000
 
 
 def reserve(address: str, port: int) -> int:
@@ -124,12 +92,9 @@ def ended(server: "subprocess.Popen[bytes]", within_s: float) -> bool:
 def serve(options: argparse.Namespace) -> None:
     """Answer all tests, a server each."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # nobody is ever accepted here: the kernel's own answer to a connection is one round trip
-    with socket.create_server((options.address, 0), family=family(options.address)) as empty:
-        server, port = first_server(options.address, options.port)
-        rtt_port = empty.getsockname()[1]
-        say(event="listening", port=port, pid=os.getpid(), rtt_port=rtt_port, buffers=buffers())
-        serve_one(server, port, options.seconds)
+    server, port = first_server(options.address, options.port)
+    say(event="listening", port=port, pid=os.getpid())
+    serve_one(server, port, options.seconds)
     for _ in range(options.tests - 1):
         serve_one(start_server(options.address, port), port, options.seconds)
 
@@ -152,8 +117,6 @@ def measure(options: argparse.Namespace) -> None:
     argv = ["iperf3", "-c", options.address, "-p", str(options.port), "-J"]
     argv += ["-t", "%g" % options.seconds, "-P", str(options.streams)]
     argv += ["-B", options.bind] if options.bind else []
-    rtt_ms = idle_round_trip_ms(options.address, options.rtt_port, options.bind) if options.rtt_port else None
-    say(event="path", rtt_ms=rtt_ms, buffers=buffers())
     for number in range(options.tests):
         reverse = number % 2 == 1
         try:
@@ -176,5 +139,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         end.add_argument("--tests", type=int, required=True, help="forth and back in turn")
         end.add_argument("--seconds", type=float, required=True)
         end.add_argument("--streams", type=int, default=1)
-        end.add_argument("--rtt-port", type=int, default=0, help="where a connection is answered by the kernel")
     return program.run(parser, argv)

@@ -83,9 +83,17 @@ _PATH = "both ends are fast with others: look at what lies between them, such as
 _SWITCH = "its hosts are fast among themselves: look at the switch's links to the others"
 
 
-def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
-    """Return the measurements between two hosts, as blame reads them."""
-    return [Reading(flow.hosts[0], flow.hosts[1], flow.value) for flow in measurements if len(flow.hosts) == 2]
+# what grows with the speed of a pair; of round trips, how many fit into a microsecond
+Rate = Callable[[Measurement], float]
+_VALUE: Rate = attrgetter("value")
+
+
+def _readings(measurements: Iterable[Measurement], rate: Rate) -> list[Reading]:
+    return [Reading(flow.hosts[0], flow.hosts[1], rate(flow)) for flow in measurements if len(flow.hosts) == 2]
+
+
+def _figure(rate: float, unit: str) -> str:
+    return format_value(1 / rate if unit == "us" and rate else rate, unit)
 
 
 def slow_findings(probe: str, verdict: Verdict, unit: str, faulty: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -99,24 +107,23 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, faulty: Collection[st
     unsettled = [suspect for suspect in verdict.unsettled if not guilty & set(suspect.cause.hosts)]
     return (
         *(_blamed(probe, blame, verdict.noise, unit) for blame in blamed),
-        *(_unsettled(probe, suspect, verdict.noise) for suspect in unsettled),
+        *(_unsettled(probe, suspect, verdict.noise, unit) for suspect in unsettled),
     )
 
 
-def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
+def two_hosts(probe: str, measurements: Sequence[Measurement], rate: Rate = _VALUE) -> tuple[Finding, ...]:
     """Compare the two directions between two hosts, of which neither can be blamed."""
     pairs = {frozenset(measurement.hosts) for measurement in measurements}
     if len(pairs) != 1 or {len(measurement.hosts) for measurement in measurements} != {2}:
         return ()
-    value = attrgetter("value")
-    slow, fast = min(measurements, key=value), max(measurements, key=value)
-    if fast.value <= 0:
+    slow, fast = min(measurements, key=rate), max(measurements, key=rate)
+    if rate(fast) <= 0:
         return ()
     once = slow.spread is None or fast.spread is None
-    if slow.value >= (_TWO_HOSTS_ONCE if once else _TWO_HOSTS) * fast.value or _noisy(slow, fast):
+    share = rate(slow) / rate(fast)
+    if share >= (_TWO_HOSTS_ONCE if once else _TWO_HOSTS) or _noisy(share, slow, fast):
         return ()
     a, b = slow.hosts
-    share = _percent(slow.value / fast.value)
     return (
         Finding(
             a,
@@ -124,7 +131,7 @@ def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding,
             Status.WARNING,
             _arrow(slow.hosts),
             expected=f"about {format_value(fast.value, fast.unit)}, as {_arrow(fast.hosts)}",
-            actual=f"{format_value(slow.value, slow.unit)}, {share} of the other way; "
+            actual=f"{format_value(slow.value, slow.unit)}, {_compared(share, slow.unit, 'the other way')}; "
             "two hosts cannot tell host from path",
             remedy=f"measure with a third host: `nodectl -l {a},{b},HOST probe {probe}`",
             hosts=(a, b),
@@ -132,17 +139,17 @@ def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding,
     )
 
 
-def _noisy(slow: Measurement, fast: Measurement) -> bool:
+def _noisy(share: float, slow: Measurement, fast: Measurement) -> bool:
     """Return whether the repetitions of either differ so much that the difference may be theirs."""
     # of a few values, the range is about twice the deviation of one
     error = math.hypot(slow.spread or 0.0, fast.spread or 0.0) / 2
-    return math.log(fast.value) - math.log(max(slow.value, _NOTHING * fast.value)) < BLAME_SCORE * error
+    return -math.log(max(share, _NOTHING)) < BLAME_SCORE * error
 
 
 def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
     cause, share = blamed.suspect.cause, blamed.suspect.share
-    value = format_value(share * blamed.usual, unit)
-    among = f"{_percent(share)} of the fleet"
+    value = _figure(share * blamed.usual, unit)
+    among = _compared(share, unit, "the fleet")
     times = f"measured again {counted(blamed.again, 'time')}"
     if cause.kind in ("host", "switch"):
         links = "1 direction" if blamed.suspect.links == 1 else f"{blamed.suspect.links} directions"
@@ -156,7 +163,7 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
         probe,
         Status.FAILED,
         _subject(cause),
-        expected=f"about {format_value(blamed.usual, unit)}, as between the others",
+        expected=f"about {_figure(blamed.usual, unit)}, as between the others",
         actual=actual,
         remedy=_remedy(cause, share),
         evidence=f"{certain}; noise of a measurement {_percent(noise)}",
@@ -165,16 +172,16 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
     )
 
 
-def _unsettled(probe: str, suspect: Suspect, noise: float) -> Finding:
+def _unsettled(probe: str, suspect: Suspect, noise: float, unit: str) -> Finding:
     causes = (suspect.cause, *suspect.rivals)
     hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))
     named = " or ".join(_named(cause) for cause in causes)
-    names = fold(hosts)
+    names, among = fold(hosts), _compared(suspect.share, unit, "the fleet")
     if suspect.rivals:
-        actual = f"at {_percent(suspect.share)} of the fleet; it cannot be told which: {named}"
+        actual = f"at {among}; it cannot be told which: {named}"
         remedy = f"measure {names} with further hosts: `nodectl probe {probe} --rounds all`"
     else:
-        actual = f"{named} at {_percent(suspect.share)} of the fleet, but not each time: noise of {_percent(noise)}"
+        actual = f"{named} at {among}, but not each time: noise of {_percent(noise)}"
         remedy = f"measure longer: `nodectl probe {probe} --repetitions 10`"
     return Finding(hosts[0], probe, Status.WARNING, "unsettled", actual=actual, remedy=remedy, hosts=hosts)
 
@@ -203,6 +210,11 @@ def _arrow(hosts: Sequence[str]) -> str:
     return " -> ".join(hosts)
 
 
+def _compared(share: float, unit: str, whole: str) -> str:
+    """Return `25 % of the fleet`; `4.0 times the fleet` of a unit in which less is better."""
+    return f"{1 / max(share, _NOTHING):.1f} times {whole}" if unit == "us" else f"{_percent(share)} of {whole}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
@@ -218,20 +230,21 @@ def inquire(
     note: Note,
     round_s: float | None = None,
     least_effect: float = 0.0,
+    rate: Rate = _VALUE,
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
     """Return findings for slow hosts and paths, and what was measured again for them; nothing if no pair looks slow.
 
-    `measure` does one round of pairs, which took about `round_s` before; more is better. `least_effect`
-    is as Inquiry has it.
+    `measure` does one round of pairs, which took about `round_s` before. `least_effect` is as Inquiry has it, `rate`
+    grows with the speed of a measurement.
     """
     hosts = {name for measurement in first.measurements for name in measurement.hosts}
     if len(hosts) < 2:
         return (), ProbeResult()
     if len(hosts) == 2:
         note(f"{probe}: only two hosts: a slow host and a slow path look the same, and only a third host could tell")
-        return two_hosts(probe, first.measurements), ProbeResult()
+        return two_hosts(probe, first.measurements, rate), ProbeResult()
     inquiry = Inquiry(switches, least_effect)
-    inquiry.add(readings_of(first.measurements))
+    inquiry.add(_readings(first.measurements, rate))
     again = ProbeResult()
     while rounds := inquiry.next_rounds():
         takes = "" if round_s is None else f", about {time_text(round_s * len(rounds))}"
@@ -245,7 +258,7 @@ def inquire(
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
             reported = (*first.findings, *again.findings)
             again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in reported))
-            inquiry.add(readings_of(marked))
+            inquiry.add(_readings(marked, rate))
     return _findings(probe, first, inquiry), again
 
 

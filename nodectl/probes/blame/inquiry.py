@@ -114,10 +114,6 @@ class Inquiry:
             view.fit.noise,
         )
 
-    def first_sight(self) -> tuple[Suspect, ...]:
-        """Return the suspects, before anything is measured again."""
-        return self._view().fit.suspects
-
     def _names(self) -> set[str]:
         return {name for reading in self.readings for name in reading.link}
 

@@ -60,7 +60,7 @@ def _read(node: Node, events: Events) -> ProbeResult:
         for event in measured
         if event["wrong"]
     ]
-    return ProbeResult(measurements, (*findings, *_trained_down(node, measured, links), *_not_there(node, measured)))
+    return ProbeResult(measurements, (*findings, *_trained_down(node, measured, links)))
 
 
 def _transfer(event: Event) -> str:
@@ -82,8 +82,6 @@ def _measurement(
         "pcie_width": width,
         "link": f"PCIe gen {gen} x{width}" if gen and width else None,
         "memory_numa": event["numa"],
-        "memory_found_on": event["numa_found"],
-        "bound": event["bound"],
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
     }
@@ -110,16 +108,6 @@ def _trained_down(
             remedy = "reseat the GPU or its riser, and look for PCIe errors with `nodectl health`"
             findings.append(host_finding(_NAME, node.host.name, Status.FAILED, actual, remedy))
     return findings
-
-
-def _not_there(node: Node, measured: Sequence[Event]) -> list[Finding]:
-    """Memory that was asked for on one node and lies on another: those figures are of another way."""
-    for event in measured:
-        if event["numa"] is not None and event["numa_found"] not in (None, event["numa"]):
-            actual = f"memory for NUMA node {event['numa']} was put on node {event['numa_found']}"
-            remedy = "is there free memory on that node, and may this login bind memory?"
-            return [host_finding(_NAME, node.host.name, Status.UNKNOWN, actual, remedy)]
-    return []
 
 
 def _shown(given: Conditions) -> str:

@@ -29,17 +29,13 @@ _RUN_S = 3600.0
 # what is there for ending and reporting of the time that is left
 _MARGIN_S = 1.0
 _LOOPBACK = "lo"
-# of an operation's time: from here on the GPU waits for torch
-_BOUND = 0.8
 
 
 def measure_by_torch(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
     left_time_s = left_s(run.options.ends_at)
     deadline_s = _RUN_S if left_time_s is None else left_time_s + 2 * run.timeout_s
-    tell = run.on_event
-    on_event = (lambda _, event: tell(event)) if tell else None
-    played = play(transport, _members(group, run, left_time_s), deadline_s, on_event)
+    played = play(transport, _members(group, run, left_time_s), deadline_s)
     logs = [_told(member) for member in played] if run.backend == "nccl" else []
     cases = _cases(played, group.ranks, logs)
     cut = [
@@ -96,8 +92,6 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "backend": run.backend,
             "interface": part.interface,
             "nccl-interface": options.interface or "",
-            "nics-only": int(options.through_nics),
-            "adapter": part.adapter,
             "devices": ",".join(map(str, part.devices)),
             "bus-ids": ",".join(bus_ids[device] for device in part.devices if device < len(bus_ids)),
             "collectives": ",".join(run.collectives),
@@ -136,20 +130,10 @@ def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> lis
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
             _chosen(events) or choice(logs, collective, size_bytes, ranks),
-            _dispatch(events),
         )
         for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
-
-
-def _dispatch(events: Sequence[Event]) -> dict[str, object]:
-    """Return what torch needs to hand an operation to the slowest rank's GPU, and whether the figure is little else."""
-    dispatch_s = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
-    if not dispatch_s:
-        return {}
-    usual = median(max(times) for times in zip(*(event["seconds"] for event in events), strict=True))
-    return {"dispatch_us": max(dispatch_s) * 1e6, "dispatch_bound": max(dispatch_s) >= _BOUND * usual}
 
 
 def _chosen(events: Sequence[Event]) -> NcclChoice | None:
@@ -162,12 +146,10 @@ def _loaded(played: Sequence[Played]) -> dict[str, object]:
     ready = _events(played, "ready")
     by_host = {member.member.host.name: member for member in played}
     numa = {name: [event["numa"] for event in member.events.of("ready")] for name, member in by_host.items()}
-    clocks = {name: (member.events.of("clocks") or [{}])[0].get("clocks") or None for name, member in by_host.items()}
     used = {name: _interfaces(member) for name, member in by_host.items()}
     return {
         **{key: _one_of(ready, key) for key in ("torch", "nccl", "cuda", "device")},
         "numa_nodes": common({name: sorted(nodes, key=str) for name, nodes in numa.items()}),
-        "clocks": clocks,
         "interfaces_used": common({name: sorted(interfaces) for name, interfaces in used.items()}),
     }
 
@@ -201,8 +183,7 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Hos
             continue
         if run.backend == "nccl":
             log = next(log for log in logs if log.host == name)
-            inside = alone and not run.options.through_nics
-            yield from judged(log, run.route_on(name), alone=inside, adapter=part.adapter)
+            yield from judged(log, run.route_on(name), alone=alone)
         elif not alone and member.events.of("sockets"):
             # several ranks of a host also meet by its loopback
             used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}
@@ -250,8 +231,6 @@ class _Series:
 def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
     first = group.parts[0].ready
-    if refused := _refusal(group):
-        return ProbeResult(findings=(host_finding(NAME, first.name, Status.UNKNOWN, refused, "take --engine torch"),))
     left = left_s(run.options.ends_at)
     args = ("programs", *(f"--{name}={value}" for name, value in _args(group, run, left).items()))
     deadline = _RUN_S if left is None else left + 60.0
@@ -283,7 +262,7 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     logs = [host_log_of(first.name, [line for _, lines in logged for line in lines])]
-    findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1 and not run.options.through_nics)
+    findings += judged(logs[0], run.route_on(first.name), alone=True)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:
@@ -348,7 +327,7 @@ def _case(collective: str, size_bytes: int, series: _Series) -> Case | None:
 def _judged_output(collective: str, tests: NcclTests, group: Group, host: str, status: object) -> Iterator[Finding]:
     bad = [row for row in tests.rows if _wrong_in(row)]
     for row in bad:
-        yield wrong(host, collective, row.size_bytes, _wrong_in(row), f"over {', '.join(group.hosts)}")
+        yield wrong(host, collective, row.size_bytes, _wrong_in(row), "over its GPUs")
     if tests.failures:
         yield host_finding(NAME, host, Status.FAILED, f"{collective}: {tests.failures[0]}")
     elif tests.ok is False and not bad:
@@ -357,41 +336,20 @@ def _judged_output(collective: str, tests: NcclTests, group: Group, host: str, s
         yield host_finding(NAME, host, Status.FAILED, f"{collective}: it ended with exit status {status}")
     if tests.ranks and len(tests.ranks) != group.ranks:
         actual = f"{collective} ran on {counted(len(tests.ranks), 'rank')}, not on {group.ranks}"
-        yield host_finding(NAME, host, Status.FAILED, actual, "is it built with MPI, and does mpirun reach all hosts?")
+        yield host_finding(NAME, host, Status.FAILED, actual)
 
 
 def _wrong_in(row: NcclTestsRow) -> int:
     return sum(side.wrong or 0 for side in (row.out_of_place, row.in_place) if side is not None)
 
 
-def _refusal(group: Group) -> str:
-    """Return why nccl-tests cannot do it; several hosts are one test under mpirun only."""
-    if len(group.parts) == 1:
-        return ""
-    first = group.parts[0].ready
-    if group.rail:
-        return "nccl-tests cannot be bound to a rail of each host"
-    if not all(part.ready.with_mpi for part in group.parts):
-        names = ", ".join(part.ready.name for part in group.parts if not part.ready.with_mpi)
-        return f"nccl-tests over several hosts must be built with MPI, and they are not on {names}"
-    if first.mpirun is None:
-        return f"nccl-tests over several hosts need mpirun, and {first.name} has none"
-    if any(part.ready.programs != first.programs for part in group.parts):
-        return "nccl-tests over several hosts must lie in the same folder on all"
-    return ""
-
-
 def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
     first, options = group.parts[0], run.options
-    several = len(group.parts) > 1
-    hosts = [f"{part.ready.endpoint.address}:{part.ranks}" for part in group.parts]
     return {
         "folder": first.ready.programs,
         "gpus": first.ranks,
         "devices": ",".join(map(str, first.devices)),
-        "hosts": ",".join(hosts) if several else "",
         "nccl-interface": options.interface or "",
-        "nics-only": int(options.through_nics),
         "collectives": ",".join(run.collectives),
         "sizes": ",".join(map(str, options.sizes.bytes)),
         "grow": options.sizes.grow,

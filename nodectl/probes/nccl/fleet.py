@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from nodectl.common.natural import natural
 from nodectl.common.node_paths import NCCL_TESTS
-from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.network import nics_in
 from nodectl.facts.rdma import IbPort
@@ -17,7 +15,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
-from nodectl.model.topology import NEAR, GpuNic, NodeTopology, between
+from nodectl.model.topology import NEAR, NodeTopology, between
 from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
 from nodectl.probes.events import Event
@@ -41,8 +39,6 @@ class Ready:
     numa_nodes: int = 1
     bus_ids: tuple[str, ...] = ()
     programs: str = ""
-    with_mpi: bool = False
-    mpirun: str | None = None
 
     @property
     def name(self) -> str:
@@ -101,13 +97,11 @@ def _ready(endpoint: Endpoint, answer: Event) -> Ready:
         numa_nodes=int(answer["numa_nodes"]),
         bus_ids=tuple(map(str, answer["bus_ids"])),
         programs=str(answer["programs"]),
-        with_mpi=bool(answer["with_mpi"]),
-        mpirun=answer["mpirun"],
     )
 
 
 def _engine(ready: Sequence[Ready], wish: str) -> str:
-    """Return the engine for `auto`: torch, which needs no MPI; nccl-tests if some host has only these."""
+    """Return the engine for `auto`: torch; nccl-tests if some host has only these."""
     if wish != "auto":
         return wish
     programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)
@@ -163,7 +157,6 @@ class Route:
     adapters: tuple[str, ...] = ()
     rates_gb_s: Mapping[str, float] = field(default_factory=dict)
     socket: str = ""
-    gpu_nic: Mapping[int, GpuNic] = field(default_factory=dict)
     gpu_direct: bool = False
     nvlink: bool = False
     # what all its GPUs are
@@ -209,15 +202,13 @@ def _route(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], soc
     adapters = tuple(dict.fromkeys(port.device for port in ports))
     if isinstance(node, Unread):
         return Route(adapters=adapters, rates_gb_s=rates, socket=socket)
-    by_index = {int(name[3:]): nic for name, nic in node.gpu_nic.items() if name[3:].isdigit()}
-    near = all(nic.link in NEAR for nic in by_index.values()) and bool(by_index)
+    near = all(nic.link in NEAR for nic in node.gpu_nic.values()) and bool(node.gpu_nic)
     able = all(_NO_GPU_DIRECT not in (gpu.model or _NO_GPU_DIRECT) for gpu in node.gpus)
     link_class, models = _link_class(node), {gpu.model or "" for gpu in node.gpus}
     return Route(
         adapters=adapters,
         rates_gb_s=rates,
         socket=socket,
-        gpu_nic=by_index,
         gpu_direct=near and able,
         nvlink=link_class == "nvswitch" or (link_class == "nvlink-bridge" and len(node.gpus) == 2),
         gpu=models.pop() if len(models) == 1 else "",
@@ -268,13 +259,12 @@ _RANKS_ALONE = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A host's ranks in a group: on these GPUs, or so many on its processors; over `interface` or `adapter` only."""
+    """A host's ranks in a group: on these GPUs, or so many on its processors; over `interface` only."""
 
     ready: Ready
     ranks: int
     devices: tuple[int, ...] = ()
     interface: str = ""
-    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +272,6 @@ class Group:
     """Ranks that run one collective together."""
 
     parts: tuple[Part, ...]
-    rail: str = ""
 
     @property
     def ranks(self) -> int:
@@ -316,47 +305,3 @@ def group_of(ready: Sequence[Ready], backend: str) -> Group:
 def node_groups(fleet: Fleet) -> list[Group]:
     """Return a group for each host, of its own ranks only."""
     return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
-
-
-def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
-    """Return groups of GPUs beside the NICs of one rail on all hosts, or of interfaces that nodectl_rail puts on it.
-
-    UsageError if nobody says what a rail is.
-    """
-    rails: dict[str, list[Part]] = {}
-    for host in fleet.ready:
-        parts = (
-            _rails_by_gpu(host, routes[host.name])
-            if fleet.backend == "nccl"
-            else {rail: Part(host, 1, (), interface) for interface, rail in _named(host).items()}
-        )
-        for rail, part in parts.items():
-            rails.setdefault(rail, []).append(part)
-    if not rails:
-        remedy = "set nodectl_rail: {eth1: rail0, eth2: rail1} on each host, with its own interfaces or RDMA devices"
-        unknown = next((f"{name}: {way.unknown}" for name, way in routes.items() if way.unknown), "")
-        raise UsageError(f"no rail is known: {unknown or 'the hosts have no NICs on one'}", remedy)
-    return [Group(tuple(rails[rail]), rail) for rail in sorted(rails, key=natural)]
-
-
-def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
-    """Return parts by the NIC that topology gives each GPU; NICs are on rails by the inventory, else by their order."""
-    named = _named(ready)
-    order = sorted({nic.device for nic in route.gpu_nic.values() if nic.device}, key=natural)
-    rails: dict[str, Part] = {}
-    for gpu, nic in sorted(route.gpu_nic.items()):
-        if nic.device is None or gpu >= ready.endpoint.gpus:
-            continue
-        rail = named.get(nic.device) or f"rail{order.index(nic.device)}"
-        part = rails.get(rail) or Part(ready, 0, (), ready.endpoint.interface)
-        adapters = ",".join(dict.fromkeys([*filter(None, part.adapter.split(",")), *nic.devices]))
-        rails[rail] = replace(part, ranks=part.ranks + 1, devices=(*part.devices, gpu), adapter=adapters)
-    return rails
-
-
-def _named(ready: Ready) -> dict[str, str]:
-    """NIC → rail; a single rail is that of the interface by which the host is reached."""
-    rails = ready.host.variables.get("nodectl_rail")
-    if isinstance(rails, Mapping):
-        return {str(nic): str(rail) for nic, rail in rails.items()}
-    return {ready.endpoint.interface: str(rails)} if isinstance(rails, str | int) and rails != "" else {}

@@ -1,4 +1,4 @@
-"""The nccl probe: collectives over a node, pairs, all hosts or a rail, NCCL on GPUs and gloo on CPUs."""
+"""The nccl probe: collectives over a node, pairs or all hosts, NCCL on GPUs and gloo on CPUs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
 
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
@@ -19,7 +18,6 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
-from nodectl.probes.events import Event
 from nodectl.probes.nccl.blame import blamed, without_shared_blame
 from nodectl.probes.nccl.engines import measure_by_programs, measure_by_torch
 from nodectl.probes.nccl.fleet import (
@@ -32,7 +30,6 @@ from nodectl.probes.nccl.fleet import (
     find_routes,
     group_of,
     node_groups,
-    rail_groups,
 )
 from nodectl.probes.nccl.models import COLLECTIVES
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
@@ -104,12 +101,16 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
+    if fleet.engine != "torch" and len(fleet.ready) > 1 and not options.by_itself:
+        raise UsageError(
+            "nccl-tests measure one host at a time", "add --scope node, or install torch and take --engine torch"
+        )
     has_gpus = fleet.backend == "nccl"
     routes = find_routes(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
     switches = switch_names(host.host for host in fleet.ready)
     run = _with_floors(Run(fleet.engine, fleet.backend, options, routes), fleet)
     first = _node_first(run, fleet)
-    how, rounds = _rounds(fleet, run, switches)
+    how, rounds = _rounds(fleet, run)
     in_turn = turns(fleet.ready, options.forks)
 
     def cost_s(amount: Amount) -> float:
@@ -131,12 +132,9 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         first_options = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
         result += _round(transport, node_groups(fleet), replace(first, options=first_options), note)
     pace = Pace(NAME, len(rounds), note, cost_s(amount))
-    if options.scope == "all":
-        run = replace(run, on_event=Forecast(run.every, run.repetitions, run.duration_s, pace, options.ends_at).add)
     for number, groups in enumerate(rounds, start=1):
         result += _round(transport, groups, run, note)
         pace.done(number)
-    run = replace(run, on_event=None)
     if options.scope == "all" and fleet.engine == "torch":
         result = without_shared_blame(result, run.every)
     if options.scope == "pairs":
@@ -202,7 +200,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
         if fleet.backend != "nccl" or any(host.endpoint.gpus > 1 for host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
-    needed = 2 if options.scope in ("pairs", "rail") else 1
+    needed = 2 if options.scope == "pairs" else 1
     if len(ready) >= needed and ranks >= 2:
         return None
     if len(hosts) == len(ready):
@@ -220,21 +218,14 @@ def _alone(fleet: Fleet) -> tuple[Finding, ...]:
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
 
 
-def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:
+def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
     """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
     if run.options.by_itself:
-        how = "by way of its NICs" if run.options.through_nics else "by itself"
-        return f"{counted(count, 'host')}, each {how}", [node_groups(fleet)]
-    if scope == "rail":
-        rails = [group for group in rail_groups(fleet, run.routes) if group.ranks > 1]
-        names = ", ".join(group.rail for group in rails)
-        if not rails:
-            raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
-        return f"{counted(count, 'host')}, one rail after the other: {names}", [[group] for group in rails]
+        return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
     if scope == "pairs":
         by_host = {host.name: host for host in fleet.ready}
-        how, planned = planned_rounds([host.endpoint for host in fleet.ready], switches, run.options)
+        how, planned = planned_rounds([host.endpoint for host in fleet.ready], run.options)
         pairs = [[[by_host[end.host.name] for end in pair] for pair in pairs_of_round] for pairs_of_round in planned]
         rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in pairs]
         return f"{counted(count, 'host')}, pairs {how}: {counted(len(rounds), 'round')}", rounds
@@ -281,10 +272,7 @@ def _shown(given: Conditions) -> str:
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
     parts.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
-    parts += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
-    dispatch_us = given.get("dispatch_us")
-    if given.get("dispatch_bound") and isinstance(dispatch_us, float):
-        parts.append(f"torch's own {dispatch_us:.0f} us of each operation")
+    parts += [str(given[name]) for name in ("network",) if isinstance(given.get(name), str)]
     parts.append(_share(given))
     return ", ".join(filter(None, parts))
 
@@ -306,8 +294,8 @@ PROBE = Probe(
     options=NcclOptions,
     results=MeasurementKind(
         units=(Unit("GB/s", beside=("Gbit/s", 8), word="busbw"),),
-        identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
-        places=("interfaces", "rail"),
+        identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine"),
+        places=("interfaces",),
         shown=_shown,
         caption="VALUE is the bus bandwidth (busbw) of nccl-tests: the rate of each link, however many ranks there are",
     ),
@@ -324,81 +312,3 @@ PROBE = Probe(
     floors=("gpus", "nvls", "over", "nodes", "ranks_per_host"),
     feels=("sysctl", "limits", "nic", "gpu", "nccl"),
 )
-
-
-Case = tuple[str, int]
-# operations of a case beside those that are timed: warmed up, tried once, checked
-_BESIDE = 3
-# filling and checking the buffers, until enough was measured to tell
-_USUAL_FACTOR, _ENOUGH_S = 1.2, 2.0
-# smaller sizes take what it takes to start, and say nothing of larger ones
-_TELLING = 256 << 10
-
-
-class Forecast:
-    """Told the events of a group's ranks as they arrive; `pace` says what is news.
-
-    What would end after `ends_at` (of the monotonic clock) is not measured, and takes no longer.
-    """
-
-    def __init__(
-        self, cases: Sequence[Case], repetitions: int, duration_s: float, pace: Pace, ends_at: float | None = None
-    ) -> None:
-        self._left = dict.fromkeys(cases)
-        self._repetitions, self._duration_s, self._pace = repetitions, duration_s, pace
-        self._ends_at = ends_at
-        # seconds of one operation
-        self._known: dict[Case, float] = {}
-        self._began_s = 0.0
-
-    def add(self, event: Event) -> None:
-        """Events of rank 0 count: the others say the same."""
-        kind = event["event"]
-        if kind == "ready" and event.get("rank") == 0:
-            self._began_s = self._pace.took_s()
-        elif kind == "left":
-            self._left.pop((str(event.get("collective")), int(event.get("asked_bytes", 0))), None)
-        elif kind in ("cut", "unsupported"):
-            self._left = {case: None for case in self._left if case[0] != event.get("collective")}
-        elif kind == "times" and event.get("rank") == 0 and event["seconds"]:
-            case = str(event["collective"]), int(event["asked_bytes"])
-            self._known[case] = median(event["seconds"])
-            self._left.pop(case, None)
-            self._say()
-
-    def _say(self) -> None:
-        if not self._left or not self._can_tell():
-            return
-        took_s = self._pace.took_s()
-        measured_s = sum(map(self._cost_s, self._known.values()))
-        enough = measured_s > _ENOUGH_S
-        factor = (took_s - self._began_s) / measured_s if enough else _USUAL_FACTOR
-        more_s = factor * sum(self._cost_s(self._operation_s(case)) for case in self._left)
-        room_s = left_s(self._ends_at)
-        self._pace.expect(took_s, more_s if room_s is None else max(0.0, min(more_s, room_s)))
-
-    def _can_tell(self) -> bool:
-        """Return whether enough was measured: the first collective tells of the others, sizes of larger ones."""
-        largest = max(size for _, size in self._known)
-        others = len({name for name, _ in (*self._left, *self._known)}) > 1
-        return largest >= max(size for _, size in self._left) or (largest >= _TELLING and not others)
-
-    def _cost_s(self, operation_s: float) -> float:
-        timed = self._repetitions * max(self._duration_s, operation_s)
-        return timed + _BESIDE * operation_s
-
-    def _operation_s(self, case: Case) -> float:
-        """Return the seconds of other collectives at this size; else by the nearest size, of its own if it can."""
-        collective, size = case
-        same_size = [took for (_, other), took in self._known.items() if other == size]
-        if same_size:
-            return fmean(same_size)
-        of_collective = {other: took for (name, other), took in self._known.items() if name == collective}
-        times = of_collective or {other: took for (_, other), took in self._known.items()}
-        *smaller, largest = sorted(times)
-        nearest = min(times, key=lambda other: abs(other - size))
-        if size < largest:
-            return times[nearest]
-        # what it takes to start shows in the difference of two sizes
-        grown = (times[largest] - times[smaller[-1]]) / (largest - smaller[-1]) if smaller else times[largest] / largest
-        return times[largest] + max(0.0, grown) * (size - largest)

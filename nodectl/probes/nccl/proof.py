@@ -121,8 +121,8 @@ def network(paths: NcclLog) -> str | None:
     return ", ".join(f"NET/{net}" for net in dict.fromkeys(net.net for net in paths.nets)) or None
 
 
-def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
-    """One host; `alone`: no other takes part, `adapter`: these NICs only were asked for."""
+def judged(host_log: HostLog, route: Route, *, alone: bool) -> Iterator[Finding]:
+    """Yield findings of one host; `alone`: no other takes part."""
     host, paths = host_log.host, host_log.log
     if paths is None:
         remedy = "is NCCL_DEBUG_FILE writable there, and NCCL newer than 2.4?"
@@ -133,7 +133,7 @@ def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -
         remedy = "`nodectl topology --propose-env` shows what could not be read"
         yield _finding(host, Status.UNKNOWN, "network", "", f"not known what it should be: {route.unknown}", remedy)
     elif not alone:
-        yield from _network(host, paths, route, adapter)
+        yield from _network(host, paths, route)
     by_memory = any(transport.startswith("SHM") for transport in paths.transports)
     if route.nvlink and (by_memory or (alone and paths.nets)):
         actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(paths)}"
@@ -144,7 +144,7 @@ def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -
         yield _finding(host, Status.WARNING, "nccl warning", "", text, "")
 
 
-def _network(host: str, paths: NcclLog, route: Route, adapter: str) -> Iterator[Finding]:
+def _network(host: str, paths: NcclLog, route: Route) -> Iterator[Finding]:
     """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
     if not paths.nets and not any(transport.startswith(_NO_NETWORK) for transport in paths.transports):
         actual = "the log names no channel that leaves the host, so the network is not proven"
@@ -163,7 +163,7 @@ def _network(host: str, paths: NcclLog, route: Route, adapter: str) -> Iterator[
             actual = f"{', '.join(wrong)}"
             yield _finding(host, Status.FAILED, "interface", route.socket, actual, remedy)
     if others and route.rdma:
-        yield from _adapters(host, others, adapter.split(",") if adapter else route.adapters)
+        yield from _adapters(host, others, route.adapters)
         if route.gpu_direct and not all(net.gpu_direct for net in others):
             why = "; ".join(paths.gpu_direct_off) or "the log does not say why"
             expected = "GPUDirect: each GPU is beside a NIC"

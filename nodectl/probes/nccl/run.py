@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -12,7 +12,6 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
-from nodectl.probes.events import Event
 from nodectl.probes.nccl.fleet import NAME, Group, Route, common
 from nodectl.probes.nccl.models import COLLECTIVES, bandwidth, ceiling
 from nodectl.probes.nccl.proof import HostLog, conditions
@@ -24,9 +23,7 @@ USUAL = Amount(repetitions=5, duration_s=0.05)
 _NO_GPUS = "none"
 
 
-# `nics`: as `node`, by way of the NICs alone
-SCOPES = ("all", "node", "nics", "pairs", "rail")
-_NICS = "nics"
+SCOPES = ("all", "node", "pairs")
 ENGINES = ("auto", "torch", "nccl-tests")
 
 
@@ -44,19 +41,14 @@ class NcclOptions(ProbeOptions):
     scope: str = option(
         "all",
         Choice(SCOPES),
-        "All hosts together, each by itself (nics: through its NICs alone), pairs, or one rail after the other.",
+        "All hosts together, each by itself, or pairs.",
     )
     engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
 
     @property
     def by_itself(self) -> bool:
         """Return whether each host is measured without the others."""
-        return self.scope in ("node", _NICS)
-
-    @property
-    def through_nics(self) -> bool:
-        """Return whether what goes from one GPU of a host to another has to leave it."""
-        return self.scope == _NICS
+        return self.scope == "node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +63,6 @@ class Run:
     timeout_s: float = 120.0
     # by collective, sizes besides those of the options
     more: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # told what the ranks say, as it arrives
-    on_event: Callable[[Event], None] | None = None
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -181,7 +171,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
 def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
     """Return the finding for a run that was cut short, which is never a pass."""
     reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
-    more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
+    more = f" over {', '.join(group.hosts)}"
     return Finding(
         group.hosts[0],
         NAME,
@@ -242,13 +232,12 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     per_host = {part.ranks for part in group.parts}
     alone = len(group.parts) == 1
     # floors of GPUs in one host speak of the links between them
-    gpus = run.backend == "nccl" and not run.options.through_nics
+    gpus = run.backend == "nccl"
     classes = {part.ready.name: run.routes.get(part.ready.name, Route()).link_class for part in group.parts}
     return {
         "engine": run.engine,
         "backend": run.backend,
         "scope": run.options.scope,
-        "rail": group.rail or None,
         "ranks": group.ranks,
         "nodes": None if alone else len(group.parts),
         "ranks_per_host": per_host.pop() if len(per_host) == 1 else None,
@@ -272,9 +261,5 @@ def _choice(case: Case, run: Run) -> dict[str, object]:
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    # two GPUs may share a NIC there: no model knows how they divide it
-    routes = run.routes if not run.options.through_nics else {}
-    model = ceiling(case.collective, group, run.backend, routes, case.chosen.algorithm if case.chosen else None)
-    if model is None:
-        return {"model_busbw_gb_s": None}
-    return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}
+    model = ceiling(case.collective, group, run.backend, run.routes, case.chosen.algorithm if case.chosen else None)
+    return {"model_busbw_gb_s": model and model.busbw_gb_s, "model_limit": model and model.limit}

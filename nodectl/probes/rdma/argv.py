@@ -1,16 +1,13 @@
-"""The rdma probe's options, and the command lines of perftest's programs: written for both ends, and read again."""
+"""The rdma probe's options, and the command lines of perftest's programs for both ends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import Choice, Text, Whole, names, option, size
 
 NAME = "rdma"
-# short options that take no value, of all programs and versions
-_BARE = frozenset("abCeFghHlLNORUVzZ") - frozenset("lL")
 LATENCY_BYTES = 2
 # what `--operations` may name, each with its program
 PROGRAMS = {
@@ -57,44 +54,6 @@ def command(operation: str, end: End, size: Size) -> list[str]:
     argv += [f"--use_cuda={end.gpu}"] if end.gpu is not None else []
     argv += ["--use_cuda_dmabuf"] if end.gpu is not None and end.dmabuf else []
     return argv
-
-
-def without_timeout(argv: Sequence[str]) -> Sequence[str]:
-    """Return the command that `timeout [OPTION…] SECONDS` runs."""
-    if not argv or argv[0].rpartition("/")[2] != "timeout":
-        return argv
-    rest = list(argv[1:])
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option in ("-s", "-k", "--signal", "--kill-after") and rest:
-            rest.pop(0)
-    return rest[1:]
-
-
-def is_server(argv: Sequence[str]) -> bool:
-    """Return whether this is the command of a server: it names no host to connect to."""
-    arguments = list(without_timeout(argv))[1:]
-    while arguments:
-        word = arguments.pop(0)
-        if not word.startswith("-"):
-            return False
-        takes_value = len(word) == 2 and word[1] not in _BARE
-        if takes_value and arguments:
-            arguments.pop(0)
-    return True
-
-
-def given(argv: Sequence[str], short: str, long: str) -> str | None:
-    """Return an option's value, in whichever form it stands there; None if it does not."""
-    arguments = list(argv)
-    for place, word in enumerate(arguments):
-        if word in (short, long):
-            return arguments[place + 1] if place + 1 < len(arguments) else ""
-        if word.startswith(f"{long}="):
-            return word.partition("=")[2]
-        if word.startswith(short) and not word.startswith("--") and len(word) > len(short):
-            return word[len(short) :]
-    return None
 
 
 # the operations that are measured if none is asked for: between hosts, and on each host by itself

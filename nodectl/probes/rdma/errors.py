@@ -14,7 +14,7 @@ from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.perftest import Perftest, parse_perftest
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.probes.rdma.argv import NAME, given, is_server, without_timeout
+from nodectl.probes.rdma.argv import NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,10 @@ _OLD_VERSION = re.compile(r"not compatible with versions? |(?i:version mis-?matc
 # printed once the two ends have found each other
 _MET = re.compile(r"^\s*(?:local|remote) address:|(?:Test|BW|Latency) Test\s*$|Dual-port\s*:", re.MULTILINE)
 _WAITS = re.compile(r"Waiting for client")
-_PROGRAM = re.compile(r"(?:^|/)ib_\w+_(?:bw|lat)$")
 _BARE_FIGURE = re.compile(r"\s*\d+\.\d+\s*")
 _ADDRESSES = re.compile(r"^\s*remote address:", re.MULTILINE)
-_TOLD = {"-n": "--iters", "-s": "--size", "-D": "--duration", "-q": "--qp"}
-# `timeout`'s, a shell's and the kernel's word for a program that was ended from outside
-_DEADLINE, _NO_PROGRAM = 124, 127
+# a shell's and the kernel's word for a program that is not there, or was ended from outside
+_NO_PROGRAM = 127
 _ENDED = (-9, -15, 137, 143, 255)
 # what one end sees when the other has failed: the other knows more
 _ECHOES = ("peer_lost", "no_server", "no_client", "timeout", "killed", "link_cut")
@@ -76,6 +74,7 @@ class Run:
     stdout: str
     stderr: str = ""
     timed_out: bool = False
+    is_server: bool = False
 
     @property
     def text(self) -> str:
@@ -93,7 +92,7 @@ class Failure:
 
 
 def classify(run: Run, partner: Run | None = None, *, server_listens: bool | None = None) -> Failure | None:
-    """Return why this end failed; None if it measured, or is no program of perftest's and ended well.
+    """Return why this end failed; None if it measured.
 
     What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
     whether its server is known to have been there, which leaves a firewall as the reason.
@@ -102,13 +101,10 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
     other = _alone(partner) if partner is not None else None
     if other is not None and (failure is None or (failure.kind in _ECHOES and other.kind not in _ECHOES)):
         return Failure(other.kind, other.text, by_partner=True)
-    open_to_it = failure is None or failure.kind in ("peer_lost", "mismatch", "timeout", "other")
-    if partner is not None and open_to_it and (difference := _told_differently(run.argv, partner.argv)):
-        return Failure("mismatch", difference)
     if failure is None:
         return None
     listens = server_listens if server_listens is not None else partner is not None and _waited(partner)
-    if not is_server(run.argv) and failure.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
+    if not run.is_server and failure.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
         return Failure("firewall", f"the server listens, but: {failure.text}")
     if other is not None and {failure.kind, other.kind} == {"timeout", "no_client"}:
         return Failure("timeout", "neither end was done in its time")
@@ -116,15 +112,12 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
 
 
 def _alone(run: Run) -> Failure | None:
-    argv = without_timeout(run.argv)
     parsed = _parsed(run.text)
     if parsed is not None and parsed.error is not None:
-        return _of_error(run, argv, parsed)
-    if parsed is not None and parsed.rows and (found_told := _other_count(argv, parsed)):
-        return Failure("mismatch", found_told)
+        return _of_error(run, parsed)
     if parsed is not None and parsed.rows and not run.timed_out and run.exit_status == 0:
         return None
-    return _without_words(run, argv)
+    return _without_words(run)
 
 
 def _parsed(text: str) -> Perftest | None:
@@ -134,7 +127,7 @@ def _parsed(text: str) -> Perftest | None:
         return None
 
 
-def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
+def _of_error(run: Run, parsed: Perftest) -> Failure:
     error = parsed.error
     assert error is not None  # noqa: S101 - the caller looked
     kind, text = error.kind, error.text
@@ -142,7 +135,7 @@ def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
         return Failure("link_cut", f"nothing was carried: {text}")
     if kind == "peer_lost" and re.search(r"Failed status 1[23]\b", text):
         return Failure("link_cut", text)
-    if kind == "memlock" and any(word.startswith("--use_cuda") for word in argv):
+    if kind == "memlock" and any(word.startswith("--use_cuda") for word in run.argv):
         return Failure("gpu_memory", text)
     if kind == "refused":
         return Failure("no_server", text)
@@ -153,14 +146,14 @@ def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
     if kind == "other" and (match := _NO_CONTEXT.search(run.text)):
         return Failure("no_permission", _line_of(run.text, match))
     if kind == "timeout":
-        return _without_words(run, argv) or Failure(kind, text)
+        return _without_words(run) or Failure(kind, text)
     return Failure(kind, text)
 
 
-def _without_words(run: Run, argv: Sequence[str]) -> Failure | None:
+def _without_words(run: Run) -> Failure | None:
     """Return the failure of a run that said nothing of a reason."""
-    if run.timed_out or run.exit_status == _DEADLINE:
-        if is_server(argv) and not _MET.search(run.text):
+    if run.timed_out:
+        if run.is_server and not _MET.search(run.text):
             return Failure("no_client", "nobody connected before its time was over")
         where = "nothing was carried" if _ADDRESSES.search(run.text) else "it had not connected"
         return Failure("timeout", f"did not end in its time: {where}")
@@ -171,53 +164,14 @@ def _without_words(run: Run, argv: Sequence[str]) -> Failure | None:
     if run.exit_status:
         return Failure("other", (run.text.strip().splitlines() or [f"exit status {run.exit_status}"])[-1].strip())
     # the passive end of some tests prints no table, and `--output` a bare number
-    is_passive = is_server(argv) and _ADDRESSES.search(run.text) is not None
-    if not _is_perftest(argv) or is_passive or _BARE_FIGURE.fullmatch(run.stdout):
+    if (run.is_server and _ADDRESSES.search(run.text)) or _BARE_FIGURE.fullmatch(run.stdout):
         return None
     return Failure("other", "it printed no figures")
 
 
-def _is_perftest(argv: Sequence[str]) -> bool:
-    return bool(argv) and _PROGRAM.search(argv[0]) is not None
-
-
 def _waited(partner: Run) -> bool:
     """Return whether the server was there, and nobody came to it."""
-    argv = without_timeout(partner.argv)
-    return (
-        _is_perftest(argv)
-        and is_server(argv)
-        and _WAITS.search(partner.text) is not None
-        and not _MET.search(partner.text)
-    )
-
-
-def _other_count(argv: Sequence[str], parsed: Perftest) -> str:
-    """Return how the ends were told different numbers, of which perftest says nothing: one reports the other's."""
-    iterations = given(argv, "-n", "--iters")
-    pairs = given(argv, "-q", "--qp") or "1"
-    done = {row.iterations for row in parsed.rows}
-    if not (iterations and iterations.isdigit() and pairs.isdigit()) or given(argv, "-D", "--duration"):
-        return ""
-    if done == {int(iterations) * int(pairs)}:
-        return ""
-    reported = ", ".join(map(str, sorted(done)))
-    return f"told to do {iterations} iterations, it reports {reported}: the other end was told otherwise"
-
-
-def _told_differently(argv_here: Sequence[str], argv_there: Sequence[str]) -> str:
-    """Return what the two ends were told differently."""
-    argv_here, argv_there = without_timeout(argv_here), without_timeout(argv_there)
-    if not (_is_perftest(argv_here) and _is_perftest(argv_there)):
-        return ""
-    programs = [argv[0].rpartition("/")[2] for argv in (argv_here, argv_there)]
-    if programs[0] != programs[1]:
-        return f"{programs[0]} here, {programs[1]} there"
-    for short, long in _TOLD.items():
-        values = [given(argv, short, long) for argv in (argv_here, argv_there)]
-        if values[0] != values[1]:
-            return f"{short} {values[0] or 'not given'} here, {values[1] or 'not given'} there"
-    return ""
+    return partner.is_server and _WAITS.search(partner.text) is not None and not _MET.search(partner.text)
 
 
 def _line_of(text: str, match: re.Match[str]) -> str:

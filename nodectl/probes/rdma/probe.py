@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,11 +25,10 @@ from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.events import failure, run_program
 from nodectl.probes.nominal import all_short
-from nodectl.probes.outliers import Comparison, Slow, SlowOne, better, slow, slow_finding
+from nodectl.probes.outliers import Comparison, SlowOne, better, slow_finding
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, RdmaOptions, is_latency
 from nodectl.probes.rdma.errors import failed_finding
 from nodectl.probes.rdma.plan import (
-    NIC_TO_NIC,
     USUAL,
     cases_of,
     cost_s,
@@ -89,53 +88,21 @@ def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
     ]
 
 
-def undecided(slow_nics: Sequence[SlowOne]) -> dict[tuple[str, str], frozenset[str]]:
-    """Return, by host and port, two ports that have only each other, so that either may be the slow one."""
-    links: dict[tuple[str, frozenset[str]], set[str]] = defaultdict(set)
-    for measurement, _ in slow_nics:
-        if measurement.conditions["links"] == 1:
-            links[measurement.hosts[0], ends_of(measurement)].add(str(measurement.conditions["nic"]))
-    return {
-        (host, port): ports for (host, ports), slow_ports in links.items() if len(slow_ports) > 1 for port in slow_ports
-    }
-
-
-def decided(slow_nics: Sequence[SlowOne], loopbacks: Sequence[Measurement]) -> list[SlowOne]:
-    """Return it without those of two whose loopback is well, where that of the other one is not."""
-    well = set()
-    for (host, _), ports in undecided(slow_nics).items():
-        values = {port: row.value for row in loopbacks if row.hosts == (host,) for port in ends_of(row) & ports}
-        if len(values) > 1 and slow(values, values):
-            well.add((host, max(values, key=values.__getitem__)))
-    return [one for one in slow_nics if _nic(one) not in well]
-
-
-def slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
-    """One for each NIC; one for two of which it cannot be told."""
-    unsure, findings = undecided(slow_nics), []
-    for measurement, one in slow_nics:
-        host, port = _nic((measurement, one))
-        ports = sorted(unsure.get((host, port), {port}), key=natural)
-        if port == ports[0]:
-            findings.append(_finding(measurement, one, ports))
-    return findings
-
-
-def _nic(one: SlowOne) -> tuple[str, str]:
-    return one[0].hosts[0], str(one[0].conditions["nic"])
-
-
-def _finding(measurement: Measurement, one: Slow, ports: Sequence[str]) -> Finding:
-    subject = f"{measurement.conditions['operation']} of {' or '.join(ports)}"
-    finding = slow_finding((measurement, one), subject, _REMEDY, digits=".4g", other="the other NIC has")
-    return replace(finding, actual=f"{' or '.join(ports)}, {measurement.conditions['way']}: {finding.actual}")
+def _slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
+    """Return a finding for each NIC; one for two NICs that were measured with each other alone."""
+    findings: dict[tuple[str, str], Finding] = {}
+    for slow_nic in slow_nics:
+        given, host = slow_nic[0].conditions, slow_nic[0].hosts[0]
+        name = " or ".join(sorted(ends_of(slow_nic[0]), key=natural)) if given["links"] == 1 else str(given["nic"])
+        finding = slow_finding(
+            slow_nic, f"{given['operation']} of {name}", _REMEDY, digits=".4g", other="the other NIC has"
+        )
+        findings.setdefault((host, name), replace(finding, actual=f"{name}, {given['way']}: {finding.actual}"))
+    return list(findings.values())
 
 
 # starting both programs of a test, and ending what does not end
 _START_S = 20.0
-# what says that nothing gets from one NIC to the other, and not that either is at fault
-_NO_WAY = frozenset({"link_cut", "timeout", "peer_lost", "bad_gid", "other"})
-_APART = "nothing to do where the NICs are on networks apart; else look at the switch's ports of both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,50 +128,11 @@ class Node:
         kinds: dict[Hashable, list[Nic]] = defaultdict(list)
         for nic in sorted(self.nics, key=lambda nic: natural(nic.port.label)):
             kinds[_kind(nic)].append(nic)
-        return merged(ring(alike) if len(alike) > 1 else loopbacks(alike) for alike in kinds.values())
+        return merged(ring(alike) if len(alike) > 1 else [[(alike[0], alike[0])]] for alike in kinds.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How hosts are measured: `cost_s` is what one takes with these operations."""
-
-    transport: Transport
-    operations: Sequence[str]
-    options: RdmaOptions
-    cost_s: Callable[[Sequence[str]], float]
-    has_time: Callable[[float], bool]
-    note: Note
-
-    @property
-    def judged(self) -> str | None:
-        """The operation by which NICs are compared: the first of throughput."""
-        return next((operation for operation in self.operations if not is_latency(operation)), None)
-
-    def measure(
-        self, nodes: Sequence[Node], operations: Sequence[str], rounds: Mapping[str, Rounds[Nic]]
-    ) -> ProbeResult:
-        """Hosts at the same time, those of one machine in turn; each runs its own rounds."""
-
-        def one(node: Node) -> ProbeResult:
-            return _measured(self.transport, node, rounds[node.site.name], operations, self.options)
-
-        in_turn = turns(nodes, self.options.forks)
-        pace = Pace(NAME, in_turn, self.note, in_turn * self.cost_s(operations))
-        return by_machine(self.transport, nodes, one, self.options.forks, pace)
-
-
-def run_nodes(course: Course, hosts: Sequence[Host], nodes: Sequence[Node]) -> ProbeResult:
-    """Return what each NIC carries, why it carries nothing, and which are slower than the others of all these hosts."""
-    planned = {node.site.name: node.rounds for node in nodes}
-    first = course.measure(nodes, course.operations, planned)
-    result, rounds = _with_loopbacks(course, nodes, first, planned)
-    if course.judged is None:
-        return result
-    result = _with_slow(course, hosts, nodes, result, rounds)
-    compared = [
-        measurement for measurement in result.measurements if measurement.conditions["operation"] == course.judged
-    ]
-    return result + ProbeResult(findings=all_short(NAME, compared))
+def _of_operation(result: ProbeResult, operation: str) -> list[Measurement]:
+    return [measurement for measurement in result.measurements if measurement.conditions["operation"] == operation]
 
 
 def _kind(nic: Nic) -> Hashable:
@@ -222,16 +150,9 @@ def _network(port: Port, address: str | None) -> str:
     return str(max(reaching, key=lambda network: network.prefixlen)) if reaching else port.label
 
 
-def loopbacks(nics: Sequence[Nic]) -> Rounds[Nic]:
-    """Every NIC with itself, all at the same time."""
-    return [[(nic, nic) for nic in nics]]
-
-
-def _measured(
-    transport: Transport, node: Node, rounds: Rounds[Nic], operations: Sequence[str], options: RdmaOptions
-) -> ProbeResult:
+def _measured(transport: Transport, node: Node, *, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
     name, programs = node.site.name, node.site.programs
-    steps = steps_of(name, rounds, operations, options)
+    steps = steps_of(name, node.rounds, operations, options)
     repetitions = options.repetitions or USUAL.repetitions
     total_s = repetitions * sum(deadline_s(step[0].size) + _START_S for step in steps)
     plan = json.dumps(plan_alone(steps))
@@ -243,98 +164,6 @@ def _measured(
         return result
     unfinished = host_finding(NAME, name, Status.UNKNOWN, *failure(done, events))
     return result + ProbeResult(findings=(unfinished,))
-
-
-def _with_loopbacks(
-    course: Course, nodes: Sequence[Node], first: ProbeResult, rounds: Mapping[str, Rounds[Nic]]
-) -> tuple[ProbeResult, Mapping[str, Rounds[Nic]]]:
-    """NICs between which nothing passes are measured with themselves; and the rounds of what does pass."""
-    cut = {node.site.name: _without_way(node, first) for node in nodes}
-    apart = [node for node in nodes if cut[node.site.name]]
-    if not apart or not course.has_time(turns(apart, course.options.forks) * course.cost_s(course.operations)):
-        return first, rounds
-    course.note(f"rdma: nothing passes between NICs of {', '.join(node.site.name for node in apart)}: each with itself")
-    loops = {
-        name: loopbacks(list({nic.port.label: nic for pair in pairs for nic in pair}.values()))
-        for name, pairs in cut.items()
-    }
-    again = course.measure(apart, course.operations, loops)
-    findings = [_of_networks_apart(finding, cut, first, again) for finding in first.findings]
-    # what does not pass is not tried once more
-    kept = {name: [[pair for pair in pairs if pair not in cut[name]] for pairs in rounds[name]] for name in rounds}
-    left = {name: [*filter(None, kept[name]), *(loops[name] if cut[name] else [])] for name in rounds}
-    return ProbeResult(first.measurements, tuple(findings)) + again, left
-
-
-def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
-    """Return the pairs of NICs of which nothing was measured, for no reason that is one NIC's."""
-    name = node.site.name
-    findings = [finding for finding in result.findings if finding.host == name]
-    if not findings or any(finding.subject not in _NO_WAY for finding in findings):
-        return []
-    passed = {ends_of(measurement) for measurement in result.measurements if measurement.hosts == (name,)}
-    pairs = [pair for pairs in node.rounds for pair in pairs if pair[0] is not pair[1]]
-    return [pair for pair in pairs if frozenset(nic.port.label for nic in pair) not in passed]
-
-
-def _of_networks_apart(
-    finding: Finding, cut: Mapping[str, Sequence[tuple[Nic, Nic]]], first: ProbeResult, again: ProbeResult
-) -> Finding:
-    """Return where no NIC of any host reaches another one, and each is well by itself, they are on networks apart."""
-    if finding.subject not in _NO_WAY or not cut.get(finding.host):
-        return finding
-    well = all(other.host != finding.host for other in again.findings)
-    passed = any(measurement.conditions["way"] == NIC_TO_NIC for measurement in first.measurements)
-    if not well:
-        return finding
-    if not passed:
-        actual = f"{finding.actual}; each carries data to itself, and no NIC here reaches another one of its host"
-        return replace(finding, status=Status.WARNING, actual=actual, remedy=_APART)
-    alone = _alone(cut[finding.host], finding.host, first)
-    named = f"; of its host's NICs {', '.join(alone)} reaches no other" if alone else ""
-    return replace(finding, actual=f"{finding.actual}; each carries data to itself{named}")
-
-
-def _alone(pairs: Sequence[tuple[Nic, Nic]], host: str, result: ProbeResult) -> list[str]:
-    """Return the NICs of these pairs that no other pair shows to be well."""
-    reached = {
-        label for measurement in result.measurements if measurement.hosts == (host,) for label in ends_of(measurement)
-    }
-    return sorted({nic.port.label for pair in pairs for nic in pair} - reached, key=natural)
-
-
-def _with_slow(
-    course: Course,
-    hosts: Sequence[Host],
-    nodes: Sequence[Node],
-    first: ProbeResult,
-    rounds: Mapping[str, Rounds[Nic]],
-) -> ProbeResult:
-    """Return the result, with what was better the second time, and a finding for each NIC that is slow even so."""
-    judged = course.judged or ""
-
-    def found_in(result: ProbeResult) -> list[SlowOne]:
-        compared = [measurement for measurement in result.measurements if measurement.conditions["operation"] == judged]
-        return slow_ones(compared, hosts)
-
-    def measured(names: Sequence[str], rounds: Mapping[str, Rounds[Nic]]) -> ProbeResult:
-        again = [node for node in nodes if node.site.name in names]
-        if not again or not course.has_time(turns(again, course.options.forks) * course.cost_s((judged,))):
-            return ProbeResult()
-        course.note(f"rdma: once more on {', '.join(node.site.name for node in again)}")
-        return course.measure(again, (judged,), rounds)
-
-    suspects = [measurement.hosts[0] for measurement, _ in found_in(first)]
-    result = better(first, measured(suspects, rounds), "operation")
-    slow_nics = found_in(result)
-    unsure = undecided(slow_nics)
-    loops = {
-        node.site.name: loopbacks([nic for nic in node.nics if (node.site.name, nic.port.label) in unsure])
-        for node in nodes
-    }
-    alone = measured([host for host, _ in unsure], loops)
-    findings = slow_findings(decided(slow_nics, alone.measurements))
-    return result + alone + ProbeResult(findings=tuple(findings))
 
 
 _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}
@@ -364,7 +193,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     if options.by_itself:
         return result + _each_host(fleet, hosts, operations, options, note)
     switches = switch_names(endpoint.host for endpoint in able)
-    mode, rounds = planned_rounds(able, switches, options)
+    mode, rounds = planned_rounds(able, options)
     if not rounds:
         note("rdma: fewer than two hosts have a port that can be measured")
         return result
@@ -400,9 +229,28 @@ def _each_host(
         f"{counted(rounds, 'round')}, {', '.join(operations)}: about {time_text(in_turn * each_s(amount))}"
         f"{given_up(options)}"
     )
-    course = Course(fleet.transport, operations, options, partial(each_s, amount), partial(has_time, options), note)
-    result = run_nodes(course, hosts, nodes)
+
+    def measure(some: Sequence[Node], asked: Sequence[str]) -> ProbeResult:
+        of_some = turns(some, options.forks)
+        pace = Pace(NAME, of_some, note, of_some * each_s(amount, asked))
+        one = partial(_measured, fleet.transport, operations=asked, options=options)
+        return by_machine(fleet.transport, some, one, options.forks, pace)
+
+    result = measure(nodes, operations)
+    if judged := _judged(operations):
+        names = {measurement.hosts[0] for measurement, _ in slow_ones(_of_operation(result, judged), hosts)}
+        suspects = [node for node in nodes if node.site.name in names]
+        if suspects and has_time(options, turns(suspects, options.forks) * each_s(amount, (judged,))):
+            note(f"rdma: once more on {', '.join(node.site.name for node in suspects)}")
+            result = better(result, measure(suspects, (judged,)), "operation")
+        compared = _of_operation(result, judged)
+        result += ProbeResult(findings=(*_slow_findings(slow_ones(compared, hosts)), *all_short(NAME, compared)))
     return marked(replace(result, findings=tuple(_with_limit(fleet, finding) for finding in result.findings)), options)
+
+
+def _judged(operations: Sequence[str]) -> str | None:
+    """Return the operation by which hosts and NICs are compared: the first of throughput."""
+    return next((operation for operation in operations if not is_latency(operation)), None)
 
 
 def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
@@ -476,13 +324,14 @@ def _suspects(
     note: Note,
 ) -> ProbeResult:
     """Return who is slow, rail by rail, by the first operation of throughput; suspects are measured again."""
-    judged = next((operation for operation in operations if not is_latency(operation)), None)
+    judged = _judged(operations)
     result = ProbeResult()
     if judged is None:
         return result
     rails = dict.fromkeys(str(measurement.conditions["rail"]) for measurement in first.measurements)
     for number, rail in enumerate(rails):
-        of_rail = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
+        measured = [row for row in _of_operation(first, judged) if row.conditions["rail"] == rail]
+        of_rail = ProbeResult(tuple(measured), first.findings)
         again = partial(_again, fleet, rail, judged, options)
         # what is said of the first rail need not be said of each
         slow, second = inquire(NAME, of_rail, again, switches, (lambda _: None) if number else note)
@@ -490,15 +339,6 @@ def _suspects(
             slow = tuple(replace(finding, actual=f"rail {rail}: {finding.actual}") for finding in slow)
         result += second + ProbeResult(findings=(*slow, *all_short(NAME, of_rail.measurements)))
     return result
-
-
-def _of(measurements: Sequence[Measurement], rail: str, operation: str) -> list[Measurement]:
-    wanted = rail, operation
-    return [
-        measurement
-        for measurement in measurements
-        if (measurement.conditions["rail"], measurement.conditions["operation"]) == wanted
-    ]
 
 
 def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs: Sequence[HostPair]) -> ProbeResult:

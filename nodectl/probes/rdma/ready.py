@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import commonpath
 
@@ -12,7 +12,7 @@ from nodectl.common.natural import natural
 from nodectl.facts.rdma import Gid, IbPort
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, host_finding
+from nodectl.probes.base import ProbeOptions
 from nodectl.probes.endpoints import Endpoint, Look, ask_all
 from nodectl.probes.events import Event
 from nodectl.probes.outliers import hardware_known
@@ -152,7 +152,7 @@ class Nic:
 def ready(
     sites: Sequence[Site], options: RdmaOptions, programs: Sequence[str]
 ) -> tuple[dict[str, dict[str, Nic]], list[Finding]]:
-    """Each host's NICs that can be measured, by rail, and a finding for each that cannot, or differs from its peers."""
+    """Each host's NICs that can be measured, by rail, and a finding for each that cannot."""
     anybody = any(site.ports for site in sites)
     nics: dict[str, dict[str, Nic]] = {}
     findings: list[Finding] = []
@@ -171,7 +171,7 @@ def ready(
                 findings.append(nic)
         if not rails_of(site, options.device):
             findings.append(_without_device(site, options.device, anybody))
-    return nics, [*findings, *_unlike(nics), *_versions([site for site in sites if nics.get(site.name)])]
+    return nics, findings
 
 
 def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
@@ -268,49 +268,3 @@ def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
         )
     near = [len(commonpath([path, port.pci])) if port.pci else 0 for path in gpus.paths]
     return near.index(max(near)), has_dmabuf and (gpus.open_modules or not gpus.peermem)
-
-
-_REMEDIES = {
-    "mtu": "give both ends, and each switch between, one MTU",
-    "speed": "look at the slower link's cable",
-    "version": "install one version of perftest everywhere: options and defaults differ between them",
-}
-
-
-def _unlike(nics: Mapping[str, Mapping[str, Nic]]) -> Iterator[Finding]:
-    """Both ends of every pair have one MTU and one speed: on each rail, who differs from most."""
-    rails = dict.fromkeys(rail for by_rail in nics.values() for rail in by_rail)
-    for rail in rails:
-        ports = {host: by_rail[rail].port for host, by_rail in nics.items() if rail in by_rail}
-        of_rail = f" on rail {rail}" if len(rails) > 1 else ""
-        yield from _odd(
-            "mtu", of_rail, {host: f"{port.mtu_active} B" for host, port in ports.items() if port.mtu_active}
-        )
-        rates = {host: f"{port.rate_gbit_s:g} Gbit/s" for host, port in ports.items() if port.rate_gbit_s}
-        yield from _odd("speed", of_rail, rates)
-
-
-def _versions(sites: Sequence[Site]) -> Iterator[Finding]:
-    versions_of = {
-        site.name: {program.version for program in site.programs.values() if program.version} for site in sites
-    }
-    by_host = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in versions_of.items() if versions}
-    yield from _odd("version", "", by_host)
-
-
-def _odd(quantity: str, where: str, values: Mapping[str, str]) -> Iterator[Finding]:
-    counted = Counter(values.values()).most_common()
-    if len(counted) < 2:
-        return
-    usual, count = counted[0]
-    if count == counted[1][1]:
-        all_values = ", ".join(f"{host} has {value}" for host, value in values.items())
-        actual, hosts = f"they differ{where}: {all_values}", tuple(values)
-        yield Finding(hosts[0], NAME, Status.WARNING, quantity, actual=actual, remedy=_REMEDIES[quantity], hosts=hosts)
-        return
-    expected = f"{usual}, as its peers{where}"
-    for host, value in values.items():
-        if value != usual:
-            yield host_finding(
-                NAME, host, Status.WARNING, value, _REMEDIES[quantity], subject=quantity, expected=expected
-            )

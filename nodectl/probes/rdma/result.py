@@ -25,11 +25,10 @@ _NO_LOOPBACK = "the NIC does not even reach itself, for which no cable is needed
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One repetition: the row, the lines of perftest's in which it stands, and the client's and the server's CPUs."""
+    """One repetition: the row, and the lines of perftest's in which it stands."""
 
     row: BwRow | LatRow
     printed: str
-    cpus: tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def read(case: Case, event: Event) -> Reading | Failed:
             if not value_of(row):
                 # a processor whose clock it cannot read gives zeros, and `inf`
                 return Failed(case, Failure("other", f"perftest could not tell the time: {printed}"), evidence)
-            return Reading(row, printed, (client["cpus"], server["cpus"] if server else []))
+            return Reading(row, printed)
     return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
 
 
@@ -97,7 +96,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
     readings = [reading for _, reading in runs]
     values = [value_of(reading.row) for reading in readings]
     value, latency = median(values), is_latency(case.operation)
-    pair, first, cpus = case.path, readings[0].row, readings[-1].cpus
+    pair, first = case.path, readings[0].row
     conditions: dict[str, object] = {
         "operation": case.operation,
         "memory": "host" if pair[0].end.gpu is None else "gpu",
@@ -114,7 +113,6 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "iterations": [reading.row.iterations for reading in readings],
         **(_percentiles(readings) if latency else _peaks(readings)),
         **_links(pair),
-        "cpus": [_folded(bound) for bound in (cpus[::-1] if case.comes_back else cpus)],
         "perftest": [programs[host][PROGRAMS[case.operation]].version for host in case.flow],
     }
     unit = "us" if latency else "Gb/s"
@@ -161,17 +159,6 @@ def _links(pair: Sequence[Nic]) -> dict[str, object]:
     return conditions
 
 
-def _folded(cpus: Sequence[int]) -> str | None:
-    """Return `0-3,8`; None if it was not bound."""
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or None
-
-
 def _findings(failed: Sequence[Failed]) -> list[Finding]:
     """One for each reason, host or path, and NIC; what failed for it is named."""
     grouped: dict[tuple[Any, ...], list[Failed]] = defaultdict(list)
@@ -210,7 +197,7 @@ def _shown(run: Event) -> str:
 
 def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure | None:
     """Return the failure by what both ends said; the other end's way is lost where it is `gone`."""
-    served = None if server is None else _run(server)
+    served = None if server is None else _run(server, is_server=True)
     if client is not None:
         # a server that had ended before the client came says so itself
         failure = classify(_run(client), served, server_listens=served.timed_out or None if served else None)
@@ -222,8 +209,8 @@ def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure
     return failure
 
 
-def _run(ended: Event) -> Run:
-    return Run(ended["argv"], ended["status"], ended["stdout"], ended["stderr"], ended["timed_out"])
+def _run(ended: Event, *, is_server: bool = False) -> Run:
+    return Run(ended["argv"], ended["status"], ended["stdout"], ended["stderr"], ended["timed_out"], is_server)
 
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:

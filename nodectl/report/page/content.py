@@ -9,7 +9,7 @@ from typing import Any
 
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.finding import Finding
-from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.model.measurement import Measurement, MeasurementKind
 from nodectl.model.topology import Fabric, NodeTopology
 from nodectl.model.verdict import Verdict
 from nodectl.report.series import KindOf
@@ -93,32 +93,6 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Benched:
-    """The document of one table of `bench`."""
-
-    name: str
-    document: Mapping[str, Any]
-    origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """One thing's values over the runs as (seconds since 1970, value)."""
-
-    label: str
-    unit: Unit
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """The content of a history: `trends` of the fleet's medians."""
-
-    trends: tuple[Trend, ...]
-    origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
 class Content:
     """All of it; `made` is the time of the report as text, `kind_of` tells what a probe's values are."""
 
@@ -132,5 +106,3 @@ class Content:
     measured: tuple[Measured, ...] = ()
     tuned: tuple[Tuned, ...] = ()
     launched: tuple[Launched, ...] = ()
-    benched: tuple[Benched, ...] = ()
-    past: Past | None = None

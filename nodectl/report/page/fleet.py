@@ -11,7 +11,7 @@ from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.natural import natural
 from nodectl.common.nodeset import fold
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, StepState
+from nodectl.model.acceptance import Acceptance, HostAcceptance, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 from nodectl.report.findings import grouped
@@ -37,11 +37,11 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def hosts_section(latest: Acceptance | None, earlier: Sequence[Acceptance], looks: Sequence[Found]) -> Section:
+def hosts_section(latest: Acceptance | None, looks: Sequence[Found]) -> Section:
     """Return the verdicts of the latest acceptance; without one, the worst status of each host that was looked at."""
     blocks = _accepted(latest) if latest else _looked(looks)
     missing = "No host was judged: `nodectl accept`, or `nodectl report` without `--no-hosts`."
-    return Section("hosts", "Hosts", missing, (*blocks, *([_earlier(earlier)] if earlier else [])))
+    return Section("hosts", "Hosts", missing, tuple(blocks))
 
 
 def _accepted(acceptance: Acceptance) -> Iterator[Block]:
@@ -55,7 +55,6 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
     steps += sorted(taken - set(steps))
     columns = ("Host", "Verdict", *steps, "Left after")
     yield Table("Hosts and steps", columns, [_host(host, steps) for host in hosts], origin)
-    yield _plan(acceptance, origin)
     gpus = [
         (host.host, host.serial, gpu.place, gpu.model, gpu.uuid, gpu.serial)
         for host in hosts
@@ -70,32 +69,6 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
 def _host(host: HostAcceptance, steps: Sequence[str]) -> tuple[Cell, ...]:
     marks = [Mark(host.steps[step], host.steps[step]) if step in host.steps else "" for step in steps]
     return (host.host, Mark(host.verdict.status, host.verdict), *marks, host.left_after)
-
-
-def _plan(acceptance: Acceptance, origin: Origin) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            step.name,
-            step.about,
-            step.scope,
-            Number(f"{len(step.hosts):,}"),
-            Number(f"{step.planned_s:,.0f} s"),
-            Number("" if step.took_s is None else f"{step.took_s:,.0f} s"),
-            f"{step.state}: {step.why}" if step.why else step.state.value,
-        )
-        for step in acceptance.steps
-    ]
-    columns = ("Step", "What it does", "Of", "Hosts", "Planned", "Took", "State")
-    return Table("The plan, and how long its steps took", columns, rows, origin)
-
-
-def _earlier(acceptances: Sequence[Acceptance]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for one in acceptances:
-        counts = Counter(host.verdict for host in one.hosts)
-        verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in NodeVerdict if counts[verdict])
-        rows.append((one.id, clock(one.began), one.level, verdicts, origin_of(one).text))
-    return Table("Earlier acceptances", ("Id", "Began", "Level", "Verdicts", "Of"), rows)
 
 
 def _looked(looks: Sequence[Found]) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""A report from its content: wiring, tuning, jobs, articles and history as sections, and the order of all."""
+"""A report from its content: wiring, tuning and jobs as sections, and the order of all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
-from nodectl.common.units import digits, format_size
+from nodectl.common.units import format_size
 from nodectl.model.job import JobState
 from nodectl.model.status import Status
-from nodectl.model.topology import Fabric, NodeTopology
+from nodectl.model.topology import NodeTopology
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.page.blocks import Block, Cell, Fold, Mark, Number, Section, Table, Text, page_html
-from nodectl.report.page.content import Benched, Content, Found, Launched, Past, Trend, Tuned, Wired
+from nodectl.report.page.content import Content, Found, Launched, Tuned, Wired
 from nodectl.report.page.figures import figures_section
 from nodectl.report.page.fleet import clock, findings_section, hosts_section, origin_of
 from nodectl.report.topology import alike, fabric_text, nodes_text
@@ -46,18 +46,15 @@ def report_html(content: Content) -> str:
 
 
 def _sections(content: Content) -> list[Section]:
-    acceptances = sorted(content.acceptances, key=lambda one: -one.began)
-    latest = acceptances[0] if acceptances else None
+    latest = max(content.acceptances, key=lambda one: one.began, default=None)
     seen = (Found(tuple(one.finding for one in latest.seen), origin_of(latest)),) if latest else ()
     return [
-        hosts_section(latest, acceptances[1:], content.found),
+        hosts_section(latest, content.found),
         findings_section((*seen, *content.found)),
         _wiring_section(content.wired),
         figures_section(latest, content.measured, content.kind_of),
         _tuning_section(content.tuned),
         _jobs_section(content.launched),
-        _articles_section(content.benched),
-        _history_section(content.past),
     ]
 
 
@@ -78,7 +75,6 @@ def _wiring(one: Wired) -> Iterator[Block]:
         yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring: {fold(left)}.")
     if one.fabric is not None and one.fabric.switches:
         yield Text(fabric_text(one.fabric), pre=True)
-        yield _switches(one.fabric, one)
 
 
 def _gpus(caption: str, node: NodeTopology, one: Wired) -> Table:
@@ -94,14 +90,6 @@ def _gpus(caption: str, node: NodeTopology, one: Wired) -> Table:
         link, why = (use.link or "", use.why) if use else ("", "")
         rows.append((gpu.name, gpu.model or "", gpu.numa or "", pcie, nic, link, why))
     return Table(caption, ("GPU", "Model", "NUMA node", "PCIe", "NIC", "Link", "Why"), rows, one.origin)
-
-
-def _switches(fabric: Fabric, one: Wired) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (load.switch, *(Number(str(value)) for value in (load.tier, load.hosts, load.ports_down, load.ports_up)))
-        for load in fabric.switches
-    ]
-    return Table("Switches", ("Switch", "Tier", "Hosts", "Ports down", "Ports up"), rows, one.origin)
 
 
 def _tuning_section(tuned: Sequence[Tuned]) -> Section:
@@ -202,102 +190,3 @@ def _failure(job: Mapping[str, Any], cause: Mapping[str, Any]) -> Fold:
 
 def _list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
-
-
-def _history_section(past: Past | None) -> Section:
-    missing = "The history holds no two runs of one thing: `nodectl probe` keeps what it measures."
-    return Section("history", "History", missing, tuple(_trend(trend, past) for trend in past.trends) if past else ())
-
-
-def _trend(trend: Trend, past: Past) -> Table:
-    largest = max(value for _, value in trend.points)
-    rows = [
-        (clock(when), Number(trend.unit.short(value), value / largest if value > 0 else None))
-        for when, value in reversed(trend.points)
-    ]
-    return Table(trend.label, ("Run", "Value"), rows, past.origin)
-
-
-# what names a row, in the documents that have rows
-_NAMES = ("name", "rate", "what", "mode", "host", "batch_size")
-# where a row keeps the value of a column of the article's
-_PLACES = ("training", "retrieval")
-
-
-def _articles_section(benched: Sequence[Benched]) -> Section:
-    missing = "No table of the articles is given: `nodectl --output json bench …` into files, and `--from FILE`."
-    return Section("articles", "Beside the articles", missing, tuple(map(_beside, benched)))
-
-
-def _beside(one: Benched) -> Block:
-    rows = [_row(owner, column, theirs) for owner, column, theirs in _besides(one.document)]
-    if not rows:
-        return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
-    columns = ("Measured", "What", "Here", "The article", "Its row", "Comparable", "Because")
-    return Table(f"{one.name}, beside the article", columns, rows, one.origin)
-
-
-def _row(owner: Mapping[str, Any], column: str, theirs: Mapping[str, Any]) -> tuple[Cell, ...]:
-    reasons = theirs.get("because")
-    return (
-        _named(owner),
-        column,
-        Number(_here(owner, column)),
-        Number(_figure(theirs.get("value", theirs.get("before")), theirs.get("unit"))),
-        str(theirs.get("row") or ""),
-        Mark(Status.OK, "yes") if theirs.get("comparable") else Mark(Status.WARNING, "no"),
-        "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or ""),
-    )
-
-
-def _besides(document: object) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
-    """Yield each figure of an article with its column, and the object that has it beside its own figures."""
-    waiting = [document]
-    for node in waiting:
-        if isinstance(node, dict):
-            yield from ((node, column, theirs) for column, theirs in _figures(node.get("article")))
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
-
-
-def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for one in article if isinstance(article, list) else [article]:
-        if isinstance(one, dict):
-            named = [(one.get("column") or "", one), *one.items()]
-            yield from (
-                (str(name), figure) for name, figure in named if isinstance(figure, dict) and "comparable" in figure
-            )
-
-
-def _named(owner: Mapping[str, Any]) -> str:
-    conditions = owner.get("conditions")
-    fields = {**conditions, **owner} if isinstance(conditions, dict) else owner
-    texts = [value for name in _NAMES if isinstance(value := fields.get(name), str)]
-    numbers = [
-        f"{name.replace('_', ' ')} {value}" for name in _NAMES if isinstance(value := fields.get(name), int | float)
-    ]
-    return ", ".join(dict.fromkeys(filter(None, [*texts, *numbers])))
-
-
-def _here(owner: Mapping[str, Any], column: str) -> str:
-    """Return what was measured in this column."""
-    for place in _PLACES:
-        inside = owner.get(place)
-        if isinstance(inside, dict) and isinstance(inside.get(column), int | float):
-            return _figure(inside[column], inside.get("unit"))
-        if column == place and isinstance(inside, dict):
-            return _figure(inside.get("p50_ms"), "ms")
-    change = owner.get("change")
-    if isinstance(change, dict):
-        return _figure(change.get("before"), owner.get("unit"))
-    unit = "x" if column == "speed_up" else owner.get("unit")
-    field, unit = {"memory": ("memory_gb", "GB"), "gpu_use": ("gpu_use_percent", "%")}.get(column, (column, unit))
-    return _figure(owner.get(field) if field in owner else owner.get("value"), unit)
-
-
-def _figure(value: object, unit: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return ""
-    shown = f"{value:,}" if isinstance(value, int) else digits(value)
-    return f"{shown} {unit or ''}".strip()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.ledger.history.store import Identity, identity_of
+from nodectl.ledger.history.store import identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.probes.registry import declarations
 
@@ -23,7 +23,6 @@ def measured(kept: Mapping[str, Any], **conditions: object) -> Measurement:
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["key"])
 def test_the_key_is_what_it_was(kept: Mapping[str, Any]) -> None:
     assert identity_of(measured(kept)).key == kept["key"]
-    assert Identity.of_key(kept["key"]).key == kept["key"]
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["key"])

@@ -77,7 +77,7 @@ def test_fleets_do_not_see_each_other(path: Path) -> None:
     with History(path, "one") as history:
         history.add([memory("gpu01", 20.0)])
     with History(path, "other") as history:
-        assert (history.past(), history.runs(), history.points(["memory"], 10)) == ([], [], [])
+        assert (history.past(), history.runs()) == ([], [])
         assert history.last([memory("gpu01", 0.0)], upto=1e12) == {}
 
 
@@ -205,7 +205,6 @@ def test_several_nodectl_at_once(path: Path) -> None:
         "UPDATE measurement SET conditions = '[]'",
         "UPDATE measurement SET value = 'abc'",
         "UPDATE measurement SET value = 9e999",
-        "UPDATE measurement SET identity = '5'",
         "UPDATE run SET time = 9e18",
         "DROP TABLE measurement",
         "PRAGMA user_version = 0",
@@ -219,5 +218,4 @@ def test_what_is_amiss_in_a_row_is_damage_and_no_bug_of_ours(path: Path, amiss: 
     with pytest.raises(HistoryError, match="is damaged") as refused, History(path, "fleet") as history:
         history.runs()
         history.past()
-        history.points(["memory"], 60)
     assert f"mv {path} " in refused.value.remedy

@@ -150,10 +150,6 @@ class Cases:
                 yield tensor[block.at + done : block.at + done + count], values
 
 
-# operations handed over at once, far fewer than CUDA lets wait
-DISPATCHED = 20
-
-
 class Group:
     """A process of the group, and its way to the others."""
 
@@ -177,21 +173,6 @@ class Group:
             case.run()
         self.sync()
         return (time.perf_counter() - began) / iterations
-
-    def dispatched(self, case: Case) -> Optional[float]:
-        """Seconds that this rank needs to hand one operation to its GPU; None if the processor does the work.
-
-        Few at a time: a GPU that lags behind would make it wait.
-        """
-        if self.device.type != "cuda":
-            return None
-        self.sync()
-        began = time.perf_counter()
-        for _ in range(DISPATCHED):
-            case.run()
-        took = time.perf_counter() - began
-        self.sync()
-        return took / DISPATCHED
 
     def checked(self, case: Case) -> int:
         """One run; how many of its elements are wrong."""

@@ -21,10 +21,7 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 # buffers of one GPU: sent, received, and the values to compare with
 BUFFERS = 3
 SMI_S = 20.0
-SSH = ("ssh", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 MOST_BYTES = 8 << 20
-# what leaves one GPU of a host for another goes through a NIC, as to another host
-NICS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 # each operation writes a line of the log that proves the way: it is a run of its own, and none that is timed
 PROOF, TIMED = "INFO", "WARN"
 _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
@@ -32,14 +29,11 @@ _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
 
 def look(folder: str) -> Dict[str, Any]:
     """Return what a plan needs of this host."""
-    home = programs_in(folder)
     nodes = [scope for scope in machine.scopes() if scope.numa is not None]
     return {
         "numa_nodes": max(1, len(nodes)),
         "bus_ids": bus_ids(),
-        "programs": home,
-        "with_mpi": bool(home) and uses_mpi(str(Path(home) / ANY)),
-        "mpirun": shutil.which("mpirun"),
+        "programs": programs_in(folder),
     }
 
 
@@ -51,15 +45,6 @@ def programs_in(folder: str) -> str:
         return str(max(folders, key=lambda path: path.stat().st_mtime))
     program = shutil.which(ANY)
     return str(Path(program).resolve().parent) if program else ""
-
-
-def uses_mpi(program: str) -> bool:
-    """Tell whether the program was built with MPI: only then can several processes run one test."""
-    try:
-        done = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return b"libmpi" in done.stdout
 
 
 def bus_ids() -> List[str]:
@@ -106,24 +91,13 @@ def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespa
 
 
 def command(options: argparse.Namespace, program: str, level: str = TIMED) -> List[str]:
-    """One program over this host's GPUs, or by mpirun a process for each GPU of all hosts; for proof one operation."""
+    """Return the command of one program over this host's GPUs; for proof one operation."""
     sizes = [int(size) for size in options.sizes.split(",")]
     least, most, factor = sizes[0], sizes[-1], options.grow or _factor(sizes)
     if options.grow:
         most = limit_bytes(options)
-    gpus = 1 if options.hosts else options.gpus
-    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(gpus)]
-    argv += ["-c", "1", "-n", "20", "-w", "5"] if level == TIMED else ["-c", "0", "-n", "1", "-w", "1"]
-    if not options.hosts:
-        return argv
-    hosts = options.hosts.split(",")
-    ranks = sum(int(host.rpartition(":")[2]) for host in hosts)
-    passed: List[str] = []
-    names = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "CUDA_DEVICE_ORDER"]
-    for name in (*names, *(["NCCL_SOCKET_IFNAME"] if options.nccl_interface else [])):
-        passed += ["-x", name]
-    agent = ["--mca", "plm_rsh_agent", " ".join(SSH)]
-    return ["mpirun", "--allow-run-as-root", "-np", str(ranks), "-H", ",".join(hosts), *agent, *passed, *argv]
+    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(options.gpus)]
+    return argv + (["-c", "1", "-n", "20", "-w", "5"] if level == TIMED else ["-c", "0", "-n", "1", "-w", "1"])
 
 
 def _factor(sizes: List[int]) -> int:
@@ -147,14 +121,10 @@ def one(
     nccl_log = Log()
     # the devices are counted as nvidia-smi does
     environment = {**os.environ, **nccl_log.environment(level), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    environment.update(NICS_ONLY if options.nics_only else {})
     if options.devices:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     if options.nccl_interface:
         environment["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface
-    if options.hosts:
-        # of several hosts each would write its own
-        del environment["NCCL_DEBUG_FILE"]
     late = False
     child = subprocess.Popen(
         argv,

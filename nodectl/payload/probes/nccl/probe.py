@@ -6,13 +6,11 @@
 import argparse
 import os
 import stat
-import threading
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...common import machine, program
+from ...common import program
 from ...common import ranks as host_ranks
 from ...common.events import first_line, say
 from ...common.sockets import ESTABLISHED, kernel_rows, parsed
@@ -29,10 +27,6 @@ LONGEST_S = 4.0
 CARRIED_S = 1.0
 # of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
 FREE_PART, SHARED_PART = 0.8, 0.25
-# where the time is limited: what is tried, unsaid, before a size of which no smaller one tells, and how far one tells
-FIRST_BYTES, STEP = 1 << 20, 64
-# of larger messages the GPU needs longer than torch needs to hand one over
-DISPATCH_BYTES = 1 << 20
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
 NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
 
@@ -136,7 +130,7 @@ class Sweep:
         """Warm up and check, time the repetitions, check again; how long one operation takes."""
         group, options = self.group, self.options
         self._require(0.0)
-        self._require_room_in_time(collective, size)
+        self._require_room_in_time(size)
         began = time.monotonic()
         case = self._built(collective, size)
         if self.log is not None:
@@ -151,7 +145,6 @@ class Sweep:
         self._require(once * (options.repetitions + 1), once)
         iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
         seconds = [group.timed(case, iterations) for _ in range(options.repetitions)]
-        dispatch = group.dispatched(case) if size < DISPATCH_BYTES else None
         wrong += group.checked(case)
         self.seen = size, once, max(0.0, time.monotonic() - began - iterations * sum(seconds))
         say(
@@ -163,7 +156,6 @@ class Sweep:
             wrong=wrong,
             iterations=iterations,
             chosen=chosen,
-            dispatch_s=dispatch,
             seconds=[round(took, 9) for took in seconds],
         )
         return once
@@ -179,31 +171,14 @@ class Sweep:
             raise CutError("no room: a rank could not allocate its buffers")
         return case
 
-    def _require_room_in_time(self, collective: str, size: int) -> None:
+    def _require_room_in_time(self, size: int) -> None:
         """Raise CutError if the time is limited and the case would take longer, by what smaller sizes took."""
-        if self.part_ends is None:
+        if self.part_ends is None or self.seen is None:
             return
-        while self.seen is None or size > STEP * self.seen[0]:
-            step = FIRST_BYTES if self.seen is None else STEP * self.seen[0]
-            if step >= size and self.seen is None:
-                return
-            operation_s = self.seen[1] * STEP if self.seen else 0.0
-            self._require(2 * operation_s, operation_s)
-            self._tried_unsaid(collective, step)
         seen, once, besides_s = self.seen
         operation_s = once * size / seen
         timed_s = self.options.repetitions * max(operation_s, self.options.seconds)
         self._require(timed_s + besides_s * max(1.0, size / seen), operation_s)
-
-    def _tried_unsaid(self, collective: str, size: int) -> None:
-        """Measure what an operation of that size takes, and what else a case does: it is checked twice."""
-        began = time.monotonic()
-        case = self._built(collective, size)
-        self.group.checked(case)
-        checked_s = self.group.largest(time.monotonic() - began)
-        once = self.group.largest(self.group.timed(case, 1))
-        self.seen = size, once, 2 * checked_s + once
-        self._require(0.0)
 
     def _require(self, seconds: float, operation_s: float = 0.0) -> None:
         if self.part_ends is None:
@@ -213,62 +188,6 @@ class Sweep:
             longest = self.group.largest(operation_s)
             why = ": an operation takes about %.3g s" % longest if longest else ""
             raise CutError("the time is over for it and larger ones" + why)
-
-
-COLUMNS = "index,clocks.sm,clocks.mem,temperature.gpu"
-EVERY_S = 1.0
-SMI_S = 10.0
-_CPU_MHZ = "cpu MHz"
-
-
-class Clocks:
-    """Samples of these GPUs, or of the processors if there are none, from its making to `stop`."""
-
-    def __init__(self, gpus: Sequence[int]) -> None:
-        self.gpus = gpus
-        self.samples: Dict[str, List[List[float]]] = {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> Dict[str, Dict[str, float]]:
-        """Return, by GPU (or `cpu`), the median clocks and the highest temperature."""
-        self._over.set()
-        self._thread.join(10)
-        summaries = {}
-        for name, samples in list(self.samples.items()):
-            summaries[name] = {"mhz": median(sample[0] for sample in samples)}
-            if len(samples[0]) > 2:
-                summaries[name]["memory_mhz"] = median(sample[1] for sample in samples)
-                summaries[name]["temperature_c"] = max(sample[2] for sample in samples)
-        return summaries
-
-    def _watch(self) -> None:
-        # what a process does before it computes says nothing of its clocks
-        while not self._over.wait(EVERY_S):
-            for name, values in (gpu_sample(self.gpus) if self.gpus else cpu_sample()).items():
-                self.samples.setdefault(name, []).append(values)
-
-
-def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
-    """Return the columns of each GPU by its index; nothing if the driver does not tell."""
-    asked = "-i", ",".join(map(str, gpus))
-    rows = machine.smi("--query-gpu=" + COLUMNS, "--format=csv,noheader,nounits", *asked, timeout_s=SMI_S) or ""
-    values = {}
-    for line in rows.splitlines():
-        index, *cells = [cell.strip() for cell in line.split(",")]
-        try:
-            values[index] = [float(cell) for cell in cells]
-        except ValueError:
-            continue
-    return values
-
-
-def cpu_sample() -> Dict[str, List[float]]:
-    """Return the mean over all processors, where the kernel tells it."""
-    lines = machine.text(Path("/proc/cpuinfo")).splitlines()
-    values = [float(line.partition(":")[2]) for line in lines if line.startswith(_CPU_MHZ)]
-    return {"cpu": [round(sum(values) / len(values), 1)]} if values else {}
 
 
 def used_interfaces(but_port: int) -> Dict[str, Any]:
@@ -321,16 +240,14 @@ def programs(options: argparse.Namespace) -> int:
 
 
 def ranks(options: argparse.Namespace) -> int:
-    """All ranks of this host, and what the clocks were; with --local-rank one of them."""
+    """Run all ranks of this host; with --local-rank one of them."""
     gpus = [int(index) for index in options.devices.split(",")] if options.devices else []
     if options.local_rank >= 0:
         return run_rank(options, gpus)
     say(event="started", pid=os.getpid())
-    clocks = Clocks(gpus)
     status, ended_by = host_ranks.spawn(options.nproc)
     if ended_by:
         say(event="error", text=ended_by.text, remedy=ended_by.remedy, peer=ended_by.peer)
-    say(event="clocks", clocks=clocks.stop())
     return status
 
 
@@ -381,9 +298,6 @@ def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> No
     if options.nccl_interface:
         # `=`: this very name, not all that begin so
         os.environ["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface
-    os.environ.update(nccl_tests.NICS_ONLY if options.nics_only else {})
-    if options.adapter:
-        os.environ["NCCL_IB_HCA"] = "=" + options.adapter
     if nccl_log is not None:
         os.environ.update(nccl_log.environment())
 
@@ -393,9 +307,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser, (looking, by_ranks, by_programs) = program.commands(look, ranks, programs)
     looking.add_argument("--folder", required=True)
     host_ranks.add_arguments(by_ranks)
-    for name in ("--nccl-interface", "--adapter", "--devices", "--bus-ids"):
+    for name in ("--nccl-interface", "--devices", "--bus-ids"):
         by_ranks.add_argument(name, default="")
-    for name in ("--folder", "--hosts", "--devices", "--nccl-interface"):
+    for name in ("--folder", "--devices", "--nccl-interface"):
         by_programs.add_argument(name, default="")
     by_programs.add_argument("--gpus", type=int, required=True)
     for command in (by_ranks, by_programs):
@@ -406,7 +320,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         command.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
         command.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
         command.add_argument("--grow", type=int, default=0, help="the last size times this, up to the memory's limit")
-        command.add_argument("--nics-only", type=int, default=0, help="1: between GPUs of one host, too")
         command.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
     options = parser.parse_args(argv)
     status: int = options.run(options)
