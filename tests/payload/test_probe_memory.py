@@ -139,3 +139,19 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
         process.send_signal(number)
         assert process.wait(20) != 0
     assert list(temporary.iterdir()) == []
+
+
+def test_the_tightest_of_the_memory_limits_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine.available_bytes() is not None
+    monkeypatch.setattr(machine, "_meminfo", lambda: 1000)
+    monkeypatch.setattr(machine, "_group_left", lambda: 700)
+    monkeypatch.setattr(machine, "_limit_left", lambda: None)
+    assert machine.available_bytes() == 700
+
+
+def test_memory_of_a_host_that_tells_nothing_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(self: Path, *_: object, **__: object) -> str:
+        raise OSError(str(self))
+
+    monkeypatch.setattr(Path, "read_text", nothing)
+    assert machine.available_bytes() is None
