@@ -171,8 +171,7 @@ def jobs(hosts: list[str]) -> tuple[dict[str, object], ...]:
 
 def bench() -> dict[str, object]:
     """A row of `bench scaling`, with the article's figure beside it."""
-    beside = {"article": 1, "claim": "x", "row": "8 cards", "column": "speed_up", "value": 7.6, "unit": "x",
-              "comparable": False, "because": [f"device: cpu here, {HOSTILE} there"]}  # fmt: skip
+    beside = {"article": 1, "claim": "x", "row": "8 cards", "column": "speed_up", "value": 7.6, "unit": "x"}
     return {
         "rows": [
             {"name": "2 devices", "value": 812.0, "unit": "samples/s", "speed_up": 1.8, "article": {"speed_up": beside}}

@@ -233,20 +233,17 @@ def _beside(one: Benched) -> Block:
     rows = [_row(owner, column, theirs) for owner, column, theirs in _besides(one.document)]
     if not rows:
         return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
-    columns = ("Measured", "What", "Here", "The article", "Its row", "Comparable", "Because")
+    columns = ("Measured", "What", "Here", "The article", "Its row")
     return Table(f"{one.name}, beside the article", columns, rows, one.origin)
 
 
 def _row(owner: Mapping[str, Any], column: str, theirs: Mapping[str, Any]) -> tuple[Cell, ...]:
-    reasons = theirs.get("because")
     return (
         _named(owner),
         column,
         Number(_here(owner, column)),
         Number(_figure(theirs.get("value", theirs.get("before")), theirs.get("unit"))),
         str(theirs.get("row") or ""),
-        Mark(Status.OK, "yes") if theirs.get("comparable") else Mark(Status.WARNING, "no"),
-        "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or ""),
     )
 
 
@@ -266,7 +263,7 @@ def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if isinstance(one, dict):
             named = [(one.get("column") or "", one), *one.items()]
             yield from (
-                (str(name), figure) for name, figure in named if isinstance(figure, dict) and "comparable" in figure
+                (str(name), figure) for name, figure in named if isinstance(figure, dict) and "article" in figure
             )
 
 
