@@ -29,7 +29,6 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.job_id",
     "nodectl.payload.jobs.standing",
     "nodectl.workloads.ds_config",
-    "nodectl.workloads.meaning",
     "nodectl.workloads.settings",
 }
 # imports of the two modules outside the packages

@@ -113,6 +113,12 @@ class Figure:
     conditions: Conditions
     not_told: tuple[str, ...]
 
+    @property
+    def document(self) -> dict[str, object]:
+        """Return it as plain data for JSON."""
+        names = ("article", "claim", "row", "column", "value", "unit", "conditions")
+        return {name: getattr(self, name) for name in names}
+
 
 @cache
 def articles() -> Mapping[int, Article]:

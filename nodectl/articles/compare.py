@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from statistics import fmean
 
 from nodectl.articles.claims import Figure, figures
-from nodectl.articles.comparing import Comparable, Judge, comparable_lines, compared, told_median
+from nodectl.articles.comparing import Judge, elsewhere, told_median
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted
@@ -127,7 +127,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Hold what was trained on both sides: its rows, what else differs between the runs, and the article beside it.
+    """Hold what was trained on both sides: its rows, and what else differs between the runs.
 
     `same_loss` is the lowest to which all runs come; None if they do not tell.
     """
@@ -136,7 +136,6 @@ class Section:
     runs: tuple[int, int]
     rows: tuple[Row, ...]
     differs: tuple[str, ...]
-    beside: Mapping[str, Comparable]
     same_loss: float | None = None
 
     def row(self, column: str) -> Row | None:
@@ -174,13 +173,8 @@ def _section(what: str, before: list[Run], after: list[Run], judge: Judge) -> Se
     judged_rows = tuple(
         Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows)
     )
-    beside = {
-        row.kind.words: compared(_published(row.kind.column)["before"], before[0].conditions)
-        for row in judged_rows
-        if row.change is not None and row.kind.in_article
-    }
     runs = (len(before), len(after))
-    return Section(what, runs, judged_rows, _differences(before, after), beside, same_loss)
+    return Section(what, runs, judged_rows, _differences(before, after), same_loss)
 
 
 def _to_the_same_loss(before: list[Run], after: list[Run], loss: float | None) -> Row:
@@ -260,24 +254,18 @@ def _section_document(section: Section) -> dict[str, object]:
                 "change": row.change and _change_document(row.change),
                 "missing": row.missing or None,
                 "verdict": row.verdict and asdict(row.verdict),
-                "article": _article_document(row.kind, section.beside.get(row.kind.words)),
+                "article": _article_document(row.kind),
             }
             for row in section.rows
         ],
     }
 
 
-def _article_document(kind: _Kind, beside: Comparable | None) -> dict[str, object] | None:
+def _article_document(kind: _Kind) -> dict[str, object] | None:
     if not kind.in_article:
         return None
     unit = _published(kind.column)["before"].unit
-    return {**_change_document(article_change(kind)), "unit": unit, **_comparable(beside)}
-
-
-def _comparable(beside: Comparable | None) -> dict[str, object]:
-    if beside is None:
-        return {"comparable": False, "because": ["not measured here"]}
-    return {"comparable": beside.comparable, "because": list(beside.because)}
+    return {"article": ARTICLE, **_change_document(article_change(kind)), "unit": unit}
 
 
 _CHANGE = ("before", "after", "time_saved_percent", "speed_gained_percent", "more_percent")
@@ -288,7 +276,7 @@ def _change_document(change: Change) -> dict[str, object]:
 
 
 def compare_text(sections: Sequence[Section], width: int) -> str:
-    """Return the four rows of each section, the article's beside them, and what stands against comparing."""
+    """Return the four rows of each section, and the article's beside them."""
     return "\n\n".join(_section_text(section, width) for section in sections)
 
 
@@ -307,7 +295,7 @@ def _section_text(section: Section, width: int) -> str:
     remarks = [f"not the same training: {text}" for text in section.differs]
     remarks += [_at_the_same_loss(section)] if section.differs else []
     lines += [piece for text in remarks for piece in broken(text, width)]
-    return "\n".join([*lines, _headline(), *comparable_lines(section.beside, width)])
+    return "\n".join([*lines, _headline(), *broken(elsewhere(ARTICLE), width)])
 
 
 def _at_the_same_loss(section: Section) -> str:

@@ -1,4 +1,4 @@
-"""How a measurement is held against others: a published figure by the conditions of both, a baseline by its ratio.
+"""A measurement next to others: the published figure with the nearest conditions, a baseline by its ratio.
 
 A ratio is how many times as fast one thing is as another, with its interval and verdict, by the rules of trials.
 """
@@ -12,65 +12,27 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import median
 
-from nodectl.articles.claims import CONDITIONS, Condition, Figure
+from nodectl.articles.claims import Condition, Figure
 from nodectl.common.units import digits
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.report.table import broken
 
 _SAME = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Comparable:
-    """`because` are the conditions that differ, are not known here, or are not told there; none where it is."""
+def nearest(figures: Sequence[Figure], measured: Mapping[str, object]) -> Figure:
+    """Return the figure of which the fewest conditions differ from these; the first of several."""
 
-    figure: Figure
-    because: tuple[str, ...]
+    def differing(figure: Figure) -> int:
+        return sum(not _is_same(theirs, measured.get(name)) for name, theirs in figure.conditions.items())
 
-    @property
-    def comparable(self) -> bool:
-        """Return whether nothing stands against it."""
-        return not self.because
-
-    @property
-    def text(self) -> str:
-        """`yes`, or `no, because …`."""
-        return "yes" if self.comparable else f"no, because {'; '.join(self.because)}"
-
-    @property
-    def document(self) -> dict[str, object]:
-        """Return it as plain data for JSON, with the claim that it is of."""
-        figure = self.figure
-        return {
-            "article": figure.article,
-            "claim": figure.claim,
-            "row": figure.row,
-            "column": figure.column,
-            "value": figure.value,
-            "unit": figure.unit,
-            "comparable": self.comparable,
-            "because": list(self.because),
-        }
+    return min(figures, key=differing)
 
 
-def compared(figure: Figure, measured: Mapping[str, object]) -> Comparable:
-    """Return the figure against what was measured under these conditions, which have the names of `CONDITIONS`."""
-    reasons = [_reason(name, theirs, measured.get(name)) for name, theirs in figure.conditions.items()]
-    untold = [f"the article does not tell: {', '.join(figure.not_told)}"] if figure.not_told else []
-    return Comparable(figure, (*(reason for reason in reasons if reason), *untold))
-
-
-def nearest(figures: Sequence[Figure], measured: Mapping[str, object]) -> Comparable:
-    """Return the figure with the fewest conditions against it; the first of several."""
-    return min((compared(figure, measured) for figure in figures), key=lambda each: len(each.because))
-
-
-def _reason(name: str, theirs: Condition, ours: object) -> str:
-    if ours is None:
-        return f"{CONDITIONS[name]}: not known here, {_text(theirs)} there"
-    return "" if _is_same(theirs, ours) else f"{CONDITIONS[name]}: {_text(ours)} here, {_text(theirs)} there"
+def elsewhere(number: int) -> str:
+    """Return where the conditions of an article's figures are."""
+    return f"the article measured other machines: `nodectl bench claims {number}` shows the conditions"
 
 
 def _is_same(theirs: Condition, ours: object) -> bool:
@@ -84,10 +46,6 @@ def _words(value: object) -> set[str]:
     return set(re.findall(r"[a-z0-9+]+", str(value).lower()))
 
 
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def told_median(values: Sequence[float | None]) -> float | None:
     """Return the median of the values that are told; None if none is."""
     numbers = [value for value in values if value is not None]
@@ -99,22 +57,6 @@ def with_spread(measured: Measurement | None) -> str:
     if measured is None:
         return "-"
     return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
-
-
-def comparable_lines(cells: Mapping[str, Comparable], width: int) -> list[str]:
-    """Return the lines `comparable: …` of a table with these cells; each reason once, with its cells."""
-    fit = [name for name, cell in cells.items() if cell.comparable]
-    lines = [f"comparable: yes, {', '.join(fit)}"] if fit else []
-    reasons: dict[str, list[str]] = {}
-    for name, cell in cells.items():
-        for reason in cell.because:
-            reasons.setdefault(reason, []).append(name)
-    if reasons:
-        lines.append("comparable: no, because" if not fit else "the others: no, because")
-    left = [name for name in cells if name not in fit]
-    for reason, names in reasons.items():
-        lines.append(f"  {reason}" + ("" if names == left else f" ({', '.join(names)})"))
-    return [piece for line in lines for piece in broken(line, width)]
 
 
 # verdicts on series of pairs

@@ -144,14 +144,6 @@ def device_of(endpoints: Sequence[Endpoint]) -> str:
     return "cuda" if all(endpoint.gpus and "+cpu" not in (endpoint.torch or "") for endpoint in endpoints) else "cpu"
 
 
-def member(
-    endpoint: Endpoint, module: str, arguments: Mapping[str, object], flags: Sequence[str], stdin: bytes
-) -> Member:
-    """Return the payload program `module` for that host's Python with torch; `arguments` become `--name=value`."""
-    args = (*(f"--{name}={value}" for name, value in arguments.items()), *flags)
-    return Member(endpoint.host, module, args, f"{venv_of(endpoint.host)}/bin/python", stdin)
-
-
 def rank_members(
     ready: Sequence[Endpoint],
     ranks: Sequence[int],
@@ -175,16 +167,13 @@ def rank_members(
         **given,
     }
     flags = ["--interface-asked"] * bool(options.interface)
-    return [
-        member(
-            endpoint,
-            module,
-            {"rank-base": end - count, "nproc": count, "interface": endpoint.interface, **shared},
-            flags,
-            sources,
-        )
-        for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=False)
-    ]
+    members = []
+    for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=False):
+        own = {"rank-base": end - count, "nproc": count, "interface": endpoint.interface, **shared}
+        arguments = (*(f"--{name}={value}" for name, value in own.items()), *flags)
+        python = f"{venv_of(endpoint.host)}/bin/python"
+        members.append(Member(endpoint.host, module, arguments, python, sources))
+    return members
 
 
 def workload_sources() -> bytes:

@@ -10,16 +10,7 @@ from time import monotonic
 from typing import Any
 
 from nodectl.articles.claims import figures
-from nodectl.articles.comparing import (
-    Comparable,
-    Compared,
-    Judge,
-    Ratio,
-    comparable_lines,
-    compared,
-    ratios,
-    with_spread,
-)
+from nodectl.articles.comparing import Compared, Judge, Ratio, elsewhere, ratios, with_spread
 from nodectl.articles.gangs import NOT_PROVISIONED
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -190,12 +181,11 @@ PROBE = Probe(
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """The article's larger pool to its smaller one on one host, over the same files; its bounds beside."""
+    """The article's larger pool to its smaller one on one host, over the same files."""
 
     host: str
     mode: str
     ratio: Ratio
-    beside: tuple[Comparable, ...]
 
 
 # a measurement's host, mode and case
@@ -233,18 +223,12 @@ def _rates(measured: Measurement) -> list[float]:
 
 def speedups(measurements: Sequence[Measurement], judge: Judge) -> list[Speedup]:
     """One for each host and mode of which both were measured."""
-    small, large = article_case()
-    gains = []
-    ratios_by_pool = pool_ratios(measurements, judge)
-    cpus = {_key(measurement): measurement.conditions["cpu"] for measurement in measurements}
-    for (host, mode, case), ratio in ratios_by_pool.items():
-        if case != large:
-            continue
-        ours = {"cpu": cpus[host, mode, case], "files": case.files, "mode": mode, "workers": case.workers,
-                "baseline_workers": small.workers}  # fmt: skip
-        beside = tuple(compared(figure, ours) for figure in figures(ARTICLE, CLAIM))
-        gains.append(Speedup(host, mode, ratio, beside))
-    return gains
+    _, large = article_case()
+    return [
+        Speedup(host, mode, ratio)
+        for (host, mode, case), ratio in pool_ratios(measurements, judge).items()
+        if case == large
+    ]
 
 
 def _case(measured: Measurement) -> Case:
@@ -259,7 +243,7 @@ def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
         "article_case": [
             {"host": speedup.host, "mode": speedup.mode, "speed_up": speedup.ratio.value,
              "speed_up_verdict": speedup.ratio.document,
-             "article": [beside.document for beside in speedup.beside]}
+             "article": [figure.document for figure in figures(ARTICLE, CLAIM)]}
             for speedup in speedups(result.measurements, judge)
         ],
         "findings": [asdict(finding) for finding in result.findings],
@@ -313,6 +297,5 @@ def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> l
     bounds = " to ".join(f"{figure.value:g}" for figure in figures(ARTICLE, CLAIM))
     busy = min(small.files, small.workers)
     lines.append(f"the article: {bounds} times; but {small.files} files occupy {busy} workers of either pool")
-    cells = {gain.mode: gain.beside[0] for gain in gains}
-    remarks = [piece for line in lines for piece in broken(line, width)]
-    return [*remarks, *comparable_lines(cells, width)]
+    lines.append(elsewhere(ARTICLE))
+    return [piece for line in lines for piece in broken(line, width)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from statistics import median
 
-from nodectl.articles.gangs import Turns, common, measure, member
+from nodectl.articles.gangs import Turns, common, measure, rank_members
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -27,11 +24,12 @@ NAME = "retrieval"
 _START_S = 8.0
 _WARM_UP_PART = 1.2
 _SEED = 1
-_TOKEN_BYTES = 32
+# how long a rank waits for the others, of which one may make a large table
+_WAIT_S = 300.0
 # scores are exact in float32 up to here (payload/articles/retrieval/table.py); requests and answers are below 1 GiB
 MOST_DIM = 74_565
 _MOST_BYTES = 1 << 30
-_BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 12
+_BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,6 @@ class Table:
         largest = max(self.batches)
         if largest * max(_BYTES_PER_VALUE * self.dim, _BYTES_PER_RESULT * self.k) >= _MOST_BYTES:
             raise UsageError(f"--batch {largest}: a request or its answer is larger than 1 GiB", "take fewer")
-
-    def shards(self, count: int) -> list[range]:
-        """Rows of each shard; they differ by one at most."""
-        ends = [number * self.rows // count for number in range(count + 1)]
-        return [range(first, end) for first, end in pairwise(ends)]
 
 
 def run_retrieval(
@@ -83,7 +76,7 @@ def run_retrieval(
         note,
         turns,
         about=lambda *_: f"{table.rows} rows of {table.dim}",
-        members=partial(_members, table, options.port),
+        members=partial(_members, table, options),
         results=partial(_results, table),
         cost_s=partial(_cost_s, len(table.batches)),
     )
@@ -94,34 +87,22 @@ def _cost_s(batch_sizes: int, amount: Amount) -> float:
     return _START_S + batch_sizes * _WARM_UP_PART * amount.rounds * amount.repetitions * amount.duration_s
 
 
-def _members(table: Table, port: int | None, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
-    token, shards = secrets.token_hex(_TOKEN_BYTES), table.shards(len(ready))
-    addresses = [(endpoint.address, port or endpoint.free_port) for endpoint in ready]
-    front: dict[str, object] = {
-        "token": token,
-        "shards": addresses[1:],
-        "rows": [(rows.start, rows.stop) for rows in shards],
+def _members(
+    table: Table, options: ProbeOptions, ready: Sequence[Endpoint], device: str, amount: Amount
+) -> list[Member]:
+    given = {
+        "backend": "gloo",  # queries and answers are in the hosts' memory
+        "device": device,
+        "rows": table.rows,
+        "dim": table.dim,
+        "k": table.k,
+        "seed": _SEED,
+        "batches": ",".join(map(str, table.batches)),
+        "runs": amount.repetitions * amount.rounds,
+        "groups": amount.rounds,
+        "seconds": amount.duration_s,
     }
-    members = []
-    for number, (endpoint, rows) in enumerate(zip(ready, shards, strict=True)):
-        arguments = {
-            "address": endpoint.address,
-            "port": addresses[number][1],
-            "device": device,
-            "first-row": rows.start,
-            "end-row": rows.stop,
-            "dim": table.dim,
-            "k": table.k,
-            "seed": _SEED,
-            "batches": ",".join(map(str, table.batches)),
-            "runs": amount.repetitions * amount.rounds,
-            "groups": amount.rounds,
-            "seconds": amount.duration_s,
-        }
-        # by standard input: everybody on a host can read what its processes were given
-        given = json.dumps({"token": token} if number else front).encode()
-        members.append(member(endpoint, "articles.retrieval.host", arguments, (), given))
-    return members
+    return rank_members(ready, [1] * len(ready), "articles.retrieval.host", device, options, given, _WAIT_S)
 
 
 def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Sequence[Played]) -> ProbeResult:
@@ -148,13 +129,13 @@ def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Seque
         "interfaces": [endpoint.interface for endpoint in ready],
         "mtu": [endpoint.mtu for endpoint in ready],
     }
-    measured = tuple(_measurement(event, names, table, conditions) for event in played[0].events.of("runs"))
+    measured = tuple(_measurement(event, names, conditions) for event in played[0].events.of("runs"))
     return ProbeResult(measured, tuple(_wrong(checked[0], names)))
 
 
-def _measurement(event: Event, names: tuple[str, ...], table: Table, conditions: dict[str, object]) -> Measurement:
+def _measurement(event: Event, names: tuple[str, ...], conditions: dict[str, object]) -> Measurement:
     medians = event["p50_ms"]
-    value, others = median(medians), len(names) - 1
+    value = median(medians)
     figures = {
         "batch_size": event["batch"],
         "repetitions": len(medians),
@@ -168,15 +149,8 @@ def _measurement(event: Event, names: tuple[str, ...], table: Table, conditions:
         # of the slowest shard; beside it the queries' way, the answers', the merge, and waiting for processors
         "search_ms": event["search_ms"],
         "other_ms": event["other_ms"],
-        # of the queries and the answers, through the first host's link
-        "sent_bytes": others * _BYTES_PER_VALUE * table.dim * event["batch"],
-        "received_bytes": _received_bytes(table, len(names), event["batch"]),
     }
     return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**figures, **conditions})
-
-
-def _received_bytes(table: Table, shards: int, batch: int) -> int:
-    return batch * _BYTES_PER_RESULT * sum(min(table.k, len(rows)) for rows in table.shards(shards)[1:])
 
 
 def _wrong(checked: Event, names: tuple[str, ...]) -> list[Finding]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodectl.articles.training import NAME
 from nodectl.common import bounded_json
 from nodectl.errors import UsageError
 
@@ -39,7 +38,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run, or one window of a measurement; None for what it does not tell, with the reason in `missing`.
+    """One run; None for what it does not tell, with the reason in `missing`.
 
     `conditions` have the names of claims, `course` what must be equal for two runs to be the same training.
     `network_gbit_s` is what one host sent; `curve` has the seconds of training and the loss then.
@@ -47,7 +46,6 @@ class Run:
 
     what: str
     step_s: float | None
-    samples_s: float | None
     samples: float | None = None
     total_s: float | None = None
     gpu_use_percent: float | None = None
@@ -112,8 +110,6 @@ def _runs(document: Any) -> Iterator[Run]:
     elif isinstance(document, dict):
         if document.keys() >= _SUMMARY:
             yield of_summary(document)
-        elif document.get("probe") == NAME and isinstance(document.get("conditions"), dict):
-            yield from _of_measurement(document)
         else:
             for part in document.values():
                 yield from _runs(part)
@@ -150,7 +146,6 @@ def of_summary(given: Mapping[str, Any]) -> Run:
     return Run(
         what=" ".join(_word(given[name]) for name in ("workload", "preset") if given.get(name)),
         step_s=step_ms / 1e3 if step_ms else None,
-        samples_s=_number(given, "samples_per_s"),
         samples=steps * whole if steps and whole else None,
         total_s=timed_s or None,
         gpu_use_percent=None if use is None else 100 * use,
@@ -180,37 +175,6 @@ def _curve(given: object) -> tuple[tuple[float, float], ...]:
     rows = given if isinstance(given, list) else []
     points = [(_figure(row[0]), _figure(row[1])) for row in rows if isinstance(row, list) and len(row) == 2]
     return tuple(sorted((at, loss) for at, loss in points if at is not None and loss is not None))
-
-
-def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
-    """Yield a run for each repetition of a training measurement, whose windows are as long as was asked for."""
-    conditions = given["conditions"]
-    ranks, batch = _number(conditions, "ranks"), _number(conditions, "batch_size")
-    rate = conditions.get("rate")
-    what = f"training measurement, {conditions.get('ranks')} ranks" + (f" at {rate}" if rate else "")
-    names = ("parameters", "gradient_bytes", "batch_size", "seq", "precision", "device", "threads")
-    ours = {
-        "device": conditions.get("device"),
-        "devices": ranks,
-        "nodes": _count(given.get("hosts")) or None,
-        "batch_per_rank": batch,
-        "precision": conditions.get("precision"),
-    }
-    values = conditions.get("values_samples_s")
-    for value in values if isinstance(values, list) else []:
-        if (rate_s := _figure(value)) and ranks and batch:
-            yield Run(
-                what=what,
-                step_s=ranks * batch / rate_s,
-                samples_s=rate_s,
-                conditions={name: condition for name, condition in ours.items() if condition is not None},
-                course={name: conditions[name] for name in names if conditions.get(name) is not None},
-                missing={
-                    "total_s": "a measurement of windows of time, and no whole training",
-                    "gpu_use_percent": "this measurement does not ask for it",
-                    "network_gbit_s": "this measurement does not count it",
-                },
-            )
 
 
 def _number(given: Mapping[str, Any], name: str) -> float | None:

@@ -11,11 +11,10 @@ from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
 from nodectl.articles.comparing import (
-    Comparable,
     Compared,
     Judge,
     Ratio,
-    comparable_lines,
+    elsewhere,
     nearest,
     ratios,
     told_median,
@@ -224,7 +223,7 @@ class Row:
     ratio: Ratio | None = None
     baseline: int | None = None
     is_baseline: bool = False
-    beside: dict[str, Comparable] = field(default_factory=dict)
+    beside: dict[str, Figure] = field(default_factory=dict)
     summaries: tuple[Any, ...] = ()
 
     @property
@@ -433,11 +432,8 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
         lines.append("scaled: hosts share this machine's processors, so that efficiency says nothing of a network")
     data = {str(summary.get("data")) for row in rows for summary in row.summaries}
     lines += [f"trained on {' and '.join(sorted(data))}"] if data else []
-    cells = {
-        f"{row.setting.label}, {_COLUMNS[column]}": beside for row in rows for column, beside in row.beside.items()
-    }
-    remarks = [piece for line in lines for piece in wrap(line, width, subsequent_indent="    ")]
-    return "\n".join([*parts, *remarks, *comparable_lines(cells, width)])
+    lines += [elsewhere(number) for number in {figure.article for row in rows for figure in row.beside.values()}]
+    return "\n".join([*parts, *(piece for line in lines for piece in wrap(line, width, subsequent_indent="    "))])
 
 
 _COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}
@@ -445,8 +441,7 @@ _COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up
 
 def _cells(row: Row) -> tuple[str, ...]:
     off = "" if row.off is None else f" ±{50 * row.off:.1f} %"
-    figures = [beside.figure for beside in row.beside.values()]
-    theirs = [f"{figure.row} {figure.value:g} {figure.unit}" for figure in figures]
+    theirs = [f"{figure.row} {figure.value:g} {figure.unit}" for figure in row.beside.values()]
     return (
         row.setting.label,
         str(row.setting.devices),

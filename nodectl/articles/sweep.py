@@ -13,11 +13,10 @@ from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
 from nodectl.articles.comparing import (
-    Comparable,
     Compared,
     Judge,
     Ratio,
-    comparable_lines,
+    elsewhere,
     nearest,
     ratios,
     with_spread,
@@ -221,8 +220,6 @@ def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
 
 
 ARTICLE, CLAIM = 2, "network_sweep"
-# a part of a step from which on the network is what limits it
-_LIMITS = 0.5
 _COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
 
 
@@ -294,7 +291,7 @@ def _row_document(row: Row) -> dict[str, object]:
     }
 
 
-def _beside(row: Row) -> dict[str, Comparable]:
+def _beside(row: Row) -> dict[str, Figure]:
     """Return, by column, the article's figure that is nearest to what was measured."""
     cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
     rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
@@ -329,19 +326,7 @@ def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: 
     table = aligned([names, units, *ours, *_article_rows()])
     notes = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, ratios_by_link, scaled=scaled)]
     remarks = [piece for line in notes for piece in broken(line, width)]
-    return "\n".join([table, "", *remarks, *comparable_lines(_verdicts(sweep), width)])
-
-
-def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
-    """Return, by column, what stands against its figures at any rate; by rate and column if one has nothing."""
-    beside = [(row.link.name, name, cell) for row in sweep.rows for name, cell in _beside(row).items()]
-    if any(cell.comparable for _, _, cell in beside):
-        return {f"{_COLUMNS[name]} at {rate}": cell for rate, name, cell in beside}
-    columns: dict[str, Comparable] = {}
-    for _, name, cell in beside:
-        before = columns.get(_COLUMNS[name], cell)
-        columns[_COLUMNS[name]] = replace(before, because=tuple(dict.fromkeys((*before.because, *cell.because))))
-    return columns
+    return "\n".join([table, "", *remarks])
 
 
 def _cells(row: Row, of_lowest: str) -> tuple[str, ...]:
@@ -372,37 +357,6 @@ def _article_rows() -> list[tuple[str, ...]]:
     ]
 
 
-def _sending(row: Row) -> float | None:
-    """Return the part of a step that a link at its rate needs for what each host of a ring sends of the gradients."""
-    many, rate = row.many_nodes, row.link.rate_bits
-    given = {} if many is None else many.conditions
-    size_bytes, step_ms = given.get("gradient_bytes"), given.get("step_ms")
-    if many is None or not rate or not isinstance(size_bytes, int) or not isinstance(step_ms, int | float):
-        return None
-    hosts = len(many.hosts)
-    return 2 * (hosts - 1) / hosts * 8 * size_bytes / rate / (step_ms / 1e3)
-
-
-def _ends(sweep: Sweep) -> list[str]:
-    """Return what limits the lowest and the highest rate: where that differs, their ratio is none of the network."""
-    low, high = sweep.rows[0], sweep.rows[-1]
-    shares = _sending(low), _sending(high)
-    if len(sweep.rows) < 2 or shares[0] is None or shares[1] is None:
-        return []
-    parts = (f"{_share(share)} of a step at {row.link.name}" for share, row in zip(shares, (low, high), strict=True))
-    text = f"sending the gradients is {' and '.join(parts)}"
-    unlike = shares[0] >= _LIMITS > shares[1]
-    return [
-        f"{text}: the network limits the one end and the hosts the other, so that the ratio is of both"
-        if unlike
-        else text
-    ]
-
-
-def _share(part: float | None) -> str:
-    return "?" if part is None else f"{100 * min(1.0, part):.0f} %"
-
-
 def _remarks(sweep: Sweep, ratios_by_link: Mapping[str, Ratio], *, scaled: bool) -> list[str]:
     many = published()["many_nodes"]
     first, last = (figure.conditions["link_gbit"] for figure in (many[0], many[-1]))
@@ -412,17 +366,16 @@ def _remarks(sweep: Sweep, ratios_by_link: Mapping[str, Ratio], *, scaled: bool)
     if ratio := ratios_by_link.get(high or ""):
         why = f", {ratio.verdict.reason}" if ratio.value is None else ""
         lines.append(f"many nodes, {low} to {high}: {ratio.text}{why} ({theirs})")
-    lines += _ends(sweep)
     if scaled:
         lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
     else:
         lines.append(f"one rate: the links are what they are here ({theirs})")
-    lines.append("the article gives no p99")
+    lines += ["the article gives no p99", elsewhere(ARTICLE)]
     return lines
 
 
-def _retrieval_beside(measured: Measurement) -> Comparable:
-    """Return the article's figures beside the measured ones; the links are as they are, so no rate is compared."""
+def _retrieval_beside(measured: Measurement) -> Figure:
+    """Return the article's nearest figure; the links are as they are, so no rate is compared."""
     return nearest(published()["retrieval"], conditions_of(measured))
 
 
@@ -445,16 +398,9 @@ def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
     title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
     theirs = ", ".join(f"{digits(figure.value)} ms at {figure.row}" for figure in published()["retrieval"])
-    beside = comparable_lines(
-        {
-            f"batch {measurement.conditions['batch_size']}": _retrieval_beside(measurement)
-            for measurement in measurements
-        },
-        width,
-    )
     table = aligned([header, *map(_retrieval_cells, measurements)])
-    remarks = [piece for line in (title, f"the article: {theirs}") for piece in broken(line, width)]
-    return "\n".join([table, "", *remarks, *beside])
+    remarks = [piece for line in (title, f"the article: {theirs}", elsewhere(ARTICLE)) for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks])
 
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:

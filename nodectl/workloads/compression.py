@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    from nodectl.workloads.meaning import LOSSY
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import LOSSY, Settings
 else:  # on a node these files lie in one folder, without the package
-    from meaning import LOSSY
     from pytorch import dist, torch
+    from settings import LOSSY
 
 _HALVES = {"fp16": "float16", "bf16": "bfloat16"}
-_VALUE_BYTES = 4
 # an index and a value
 _ENTRY_BYTES = 8
 # so many times less is sent of a matrix, or it goes as it is
@@ -45,8 +43,6 @@ def check(how: Settings, world_size: int, precision: str) -> None:
             f"--compress-ratio {how.compress_ratio:g} over {world_size} ranks sends more than no compression: every "
             f"rank gets every other's entries of {_ENTRY_BYTES} bytes; it must be below 1/{world_size}"
         )
-    if how.compress == "threshold" and how.compress_threshold <= 0:
-        raise ValueError(f"--compress-threshold {how.compress_threshold:g}: more than 0")
 
 
 class Compressor:
@@ -65,9 +61,7 @@ class Compressor:
         self._stream = torch.cuda.Stream(device) if on_gpu else None
         self._thread = ThreadPoolExecutor(1, "compression")
         self._group = None if on_gpu else dist.new_group()
-        self._exchange = {"topk": self._sparse, "threshold": self._sparse, "powersgd": self._low_rank}.get(
-            how.compress, self._half
-        )
+        self._exchange = {"topk": self._sparse, "powersgd": self._low_rank}.get(how.compress, self._half)
 
     def register(self, model: DistributedDataParallel) -> None:
         """Have `model` send its gradients through this."""
@@ -160,62 +154,32 @@ class Compressor:
         buffer.copy_(half)
 
     def _sparse(self, bucket: Any) -> None:
-        """Send the largest values of each parameter, or those beyond the threshold, with their places."""
+        """Send the largest values of each parameter, with their places."""
         buffer = bucket.buffer()
         parts = _parts(bucket)
         if self.how.error_feedback:
             for place, number in self._numbers_in(bucket):
                 if number in self._errors:
                     parts[place].add_(self._errors[number])
-        places = self._chosen(buffer, parts)
-        longest = self._longest(len(places))
-        if _ENTRY_BYTES * longest * self.world_size >= 2 * _VALUE_BYTES * buffer.numel():
-            self._keep_back(bucket, None)
-            self._all_reduce(buffer.div_(self.world_size))
-            return
-        values = buffer[places]
-        self._keep_back(bucket, places)
-        entries = torch.zeros(2, longest, dtype=torch.int32, device=self.device)
-        entries[0, : len(places)] = places.to(torch.int32)
-        entries[1, : len(places)] = values.div_(self.world_size).float().view(torch.int32)
-        gathered = self._all_gather(entries)
-        buffer.zero_()
-        # in the order of ranks: every rank gets the same sum to the last bit; entries that fill up add nothing
-        for given in gathered:
-            buffer.index_add_(0, given[0].long(), given[1].view(torch.float32).to(buffer.dtype))
-
-    def _chosen(self, buffer: torch.Tensor, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Places in the bucket."""
-        if self.how.compress == "threshold":
-            return (buffer.abs() > self.how.compress_threshold).nonzero().flatten()
         places, begin = [], 0
         for part in parts:
             count = max(1, round(self.how.compress_ratio * part.numel()))
             places.append(torch.topk(part.abs(), count, sorted=False).indices + begin)
             begin += part.numel()
-        return torch.cat(places)
-
-    def _longest(self, count: int) -> int:
-        """Return the largest of all ranks' counts, which only a threshold makes different."""
-        if self.how.compress == "topk":
-            return count
-        longest = torch.tensor([count], dtype=torch.int64, device=self.device)
-        self.sent_bytes += self._reduced_bytes(8)
-        dist.all_reduce(longest, dist.ReduceOp.MAX, group=self._group)
-        return int(longest.item())
-
-    def _keep_back(self, bucket: Any, sent: Any) -> None:
-        """Remember what is not sent; None: all of it is sent."""
-        if not self.how.error_feedback:
-            return
-        buffer = bucket.buffer()
-        left = torch.zeros_like(buffer) if sent is None else buffer.clone()
-        if sent is not None:
-            left[sent] = 0
-        parts = left.split([parameter.numel() for parameter in bucket.parameters()])
-        for place, number in self._numbers_in(bucket):
-            # a copy: a view would hold the whole bucket
-            self._errors[number] = parts[place].clone()
+        chosen = torch.cat(places)
+        values = buffer[chosen]
+        if self.how.error_feedback:
+            buffer[chosen] = 0
+            for place, number in self._numbers_in(bucket):
+                # a copy: a view would hold the whole bucket
+                self._errors[number] = parts[place].clone()
+        gathered = self._all_gather(
+            torch.stack((chosen.to(torch.int32), values.div_(self.world_size).float().view(torch.int32)))
+        )
+        buffer.zero_()
+        # in the order of ranks: every rank gets the same sum to the last bit
+        for given in gathered:
+            buffer.index_add_(0, given[0].long(), given[1].view(torch.float32).to(buffer.dtype))
 
     def _numbers_in(self, bucket: Any) -> Iterator[tuple[int, int]]:
         """Yield the place of each parameter in the bucket, and its number in the model."""

@@ -1,10 +1,10 @@
-"""A decoder of the kind that language models are: its sizes, its layers, its ways to compute attention, its parts."""
+"""A decoder of the kind that language models are: its sizes, its layers, its parts."""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 else:  # on a node these files lie in one folder, without the package
     from pytorch import nn, torch
 
-ATTENTIONS = ("fused", "plain", "chunked")
 MLPS = ("gated", "plain")
-NORMS = ("rms", "layer")
-CHUNK = 256
 ROTATION_BASE = 10_000.0
 DEVIATION = 0.02
 
@@ -33,8 +30,6 @@ class Sizes:
     layers: int
     positions: int
     mlp: str
-    norm: str
-    tied: bool
 
     def check(self) -> None:
         """Raise ValueError where heads cannot share the width in equal, even parts."""
@@ -47,7 +42,7 @@ class Sizes:
     @property
     def parameters(self) -> int:
         """How many numbers are learnt, by the sizes alone."""
-        return self.embedding * (1 if self.tied else 2) + self.layers * self._layer + self._norm
+        return 2 * self.embedding + self.layers * self._layer + self.hidden
 
     @property
     def embedding(self) -> int:
@@ -55,18 +50,9 @@ class Sizes:
         return self.vocabulary * self.hidden
 
     @property
-    def multiplied(self) -> int:
-        """Parameters that each token is multiplied with; a tied table is, as the head."""
-        return self.parameters - (0 if self.tied else self.embedding)
-
-    @property
     def _layer(self) -> int:
         matrices = 3 if self.mlp == "gated" else 2
-        return 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self._norm
-
-    @property
-    def _norm(self) -> int:
-        return self.hidden if self.norm == "rms" else 2 * self.hidden
+        return 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self.hidden
 
 
 def flops_per_token(sizes: Sizes, length: int, recompute: bool = False) -> float:
@@ -77,27 +63,21 @@ def flops_per_token(sizes: Sizes, length: int, recompute: bool = False) -> float
     """
     attention = 12 * sizes.layers * sizes.hidden * length
     head = 6 * sizes.embedding
-    layers = 6 * sizes.multiplied - head + attention
+    layers = 6 * (sizes.parameters - sizes.embedding) - head + attention
     return float(head + layers * (4 / 3 if recompute else 1))
 
 
 class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
     """Tokens (batch, length) to logits (batch, length, vocabulary)."""
 
-    def __init__(self, sizes: Sizes, attention: str) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
         self.embed: nn.Module | None = nn.Embedding(sizes.vocabulary, sizes.hidden)
         # a dictionary, so that a part of the model names its layers as the whole does
-        self.layers = nn.ModuleDict({str(index): Block(sizes, attention) for index in range(sizes.layers)})
-        self.norm: nn.Module | None = make_norm(sizes)
+        self.layers = nn.ModuleDict({str(index): Block(sizes) for index in range(sizes.layers)})
+        self.norm: nn.Module | None = norm(sizes.hidden)
         self.head: nn.Module | None = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
-        self.tie()
-
-    def tie(self) -> None:
-        """One table for input and output, where the sizes say so; again after the parameters were replaced."""
-        if self.sizes.tied and self.embed is not None and self.head is not None:
-            self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Compute a part of the model, from and to the values between layers, (batch, length, hidden)."""
@@ -124,11 +104,11 @@ class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy
 class Block(nn.Module):  # type: ignore[misc]
     """One layer: attention and MLP, each behind a norm and beside the residual."""
 
-    def __init__(self, sizes: Sizes, attention: str) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.attention_norm = make_norm(sizes)
-        self.attention = Attention(sizes, attention)
-        self.mlp_norm = make_norm(sizes)
+        self.attention_norm = norm(sizes.hidden)
+        self.attention = Attention(sizes)
+        self.mlp_norm = norm(sizes.hidden)
         self.mlp = Gated(sizes) if sizes.mlp == "gated" else Plain(sizes)
 
     def forward(self, inputs: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
@@ -141,17 +121,18 @@ class Block(nn.Module):  # type: ignore[misc]
 class Attention(nn.Module):  # type: ignore[misc]
     """Causal attention of many heads; positions are told by rotation."""
 
-    def __init__(self, sizes: Sizes, form: str) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.width = sizes.hidden // sizes.heads
-        self.attend = FORMS[form]
         for name in ("query", "key", "value", "out"):
             setattr(self, name, nn.Linear(sizes.hidden, sizes.hidden, bias=False))
 
     def forward(self, inputs: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
         """(batch, length, hidden) to the same; as many heads as the own columns hold."""
         query, key, value = (self._heads(project(inputs)) for project in (self.query, self.key, self.value))
-        seen = self.attend(rotated(query, turns), rotated(key, turns), value)
+        seen = nn.functional.scaled_dot_product_attention(
+            rotated(query, turns), rotated(key, turns), value, is_causal=True
+        )
         answer: torch.Tensor = self.out(seen.transpose(1, 2).flatten(2))
         return answer
 
@@ -191,9 +172,9 @@ class Plain(nn.Module):  # type: ignore[misc]
 class RootMeanSquare(nn.Module):  # type: ignore[misc]
     """Norm without mean and bias; torch has one of its own since 2.4."""
 
-    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+    def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.epsilon = epsilon
+        self.epsilon = eps
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -203,12 +184,9 @@ class RootMeanSquare(nn.Module):  # type: ignore[misc]
         return (wide * scale).to(inputs.dtype) * self.weight
 
 
-def make_norm(sizes: Sizes) -> nn.Module:
-    """Return the norm that the sizes name, over the model's width."""
-    if sizes.norm == "layer":
-        return nn.LayerNorm(sizes.hidden)
-    torch_norm = getattr(nn, "RMSNorm", None)
-    return RootMeanSquare(sizes.hidden) if torch_norm is None else torch_norm(sizes.hidden, eps=1e-5)
+def norm(width: int) -> nn.Module:
+    """Return a norm over the model's width."""
+    return getattr(nn, "RMSNorm", RootMeanSquare)(width, eps=1e-5)
 
 
 def rotation(positions: int, width: int, device: torch.device) -> torch.Tensor:
@@ -225,40 +203,10 @@ def rotated(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1).to(heads.dtype)
 
 
-def fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attend by torch's kernels, which never hold all scores at once; (batch, heads, length, width) each."""
-    answer: torch.Tensor = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-    return answer
-
-
-def plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """All scores at once; the queries are the last positions of the keys."""
-    queries, keys = query.shape[2], key.shape[2]
-    scores = query @ key.transpose(2, 3) / math.sqrt(query.shape[3])
-    later = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu(keys - queries + 1)
-    return torch.softmax(scores.float().masked_fill(later, -math.inf), dim=-1).to(value.dtype) @ value
-
-
-def chunked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """`CHUNK` queries at a time against every key up to them: the same answer, with fewer scores at once."""
-    ends = [min(begin + CHUNK, query.shape[2]) for begin in range(0, query.shape[2], CHUNK)]
-    parts = [plain(query[:, :, end - (end - 1) % CHUNK - 1 : end], key[:, :, :end], value[:, :, :end]) for end in ends]
-    return torch.cat(parts, dim=2)
-
-
-FORMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "fused": fused,
-    "plain": plain,
-    "chunked": chunked,
-}
-
-
 def initial(name: str, shape: Sequence[int], layers: int, seed: int) -> torch.Tensor:
     """Return the first values of one parameter, on the CPU: the same on every rank, whatever else a rank holds."""
     if name.endswith("norm.weight"):
         return torch.ones(*shape)
-    if name.endswith("norm.bias"):
-        return torch.zeros(*shape)
     random = torch.Generator().manual_seed(seed * 2**32 + zlib.crc32(name.encode()))
     # what is added to the residual by each of 2 x layers must not let it grow
     deviation = DEVIATION / math.sqrt(2 * layers) if name.endswith(("out.weight", "down.weight")) else DEVIATION

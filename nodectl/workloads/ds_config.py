@@ -11,7 +11,6 @@ from typing import Any
 
 TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 AUTO = "auto"  # what Transformers and Accelerate put in
-_ABSENT = object()
 # as roles/deepspeed/templates/ds_config.json.j2 has them; a test holds the two together
 _BUCKET = 500_000_000
 _PRECISIONS: Mapping[str, Mapping[str, Any]] = {
@@ -80,15 +79,6 @@ def _whole(config: Mapping[str, Any], name: str) -> int | None:
     return int(value)
 
 
-def check_batch(batch: Batch) -> None:
-    """ValueError, with the rule, where DeepSpeed would end with an AssertionError."""
-    if not batch.holds:
-        given = f"{TRAIN} {batch.train}"
-        if batch.micro < 1:
-            given += f" is too small for {batch.accumulation} accumulation x {batch.world} ranks"
-        raise ValueError(f"DeepSpeed: {given}, but {batch.rule}")
-
-
 def build(
     batch: Batch,
     *,
@@ -121,41 +111,3 @@ def build(
     if precision in _PRECISIONS:
         config[precision] = dict(_PRECISIONS[precision])
     return config
-
-
-def agreed(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the file's configuration, with what it leaves open (`auto`, or not said) as the program's options want it.
-
-    ValueError, naming each value, if both say something and not the same: one of them would go unheard.
-    """
-    differences = list(_differences(file, wanted, ""))
-    if differences:
-        raise ValueError(
-            "DeepSpeed's file and the program's options must say the same: "
-            + "; ".join(differences)
-            + "; correct either, or write auto in the file"
-        )
-    return _filled(file, wanted)
-
-
-def _differences(file: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> list[str]:
-    differences: list[str] = []
-    for name, value in wanted.items():
-        file_value = file.get(name, _ABSENT)
-        if file_value is _ABSENT or file_value == AUTO:
-            continue
-        if isinstance(value, Mapping) and isinstance(file_value, Mapping):
-            differences += _differences(file_value, value, f"{place}{name}.")
-        elif file_value != value:
-            differences.append(f"{place}{name} is {file_value} in the file and {value} by the options")
-    return differences
-
-
-def _filled(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    whole = dict(file)
-    for name, value in wanted.items():
-        file_value = file.get(name, AUTO)
-        whole[name] = (
-            _filled(file_value, value) if isinstance(value, Mapping) and isinstance(file_value, Mapping) else value
-        )
-    return whole

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nodectl.workloads.settings import Settings
 
-GPIPE = "gpipe"
-SCHEDULES = ("1f1b", GPIPE)
 SHARDED = "fsdp2"
 _ZERO = "zero"
 
@@ -36,7 +34,6 @@ class Divisible:
     intermediate: int
     length: int
     layers: int
-    tied: bool
 
 
 def of(settings: Settings, world_size: int) -> Layout:
@@ -121,11 +118,6 @@ def _check_stages(layout: Layout, model: Divisible) -> None:
         raise ValueError(
             f"--stages {stages} cannot share {model.layers} layers: each stage has the same number of layers, "
             f"so {model.layers} must be a multiple of {stages}"
-        )
-    if stages > 1 and model.tied:
-        raise ValueError(
-            f"--stages {stages} with --tied: the first stage has the table of tokens and the last the head, "
-            "and one table cannot lie on both"
         )
 
 

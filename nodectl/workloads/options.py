@@ -13,21 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from dataclasses import Field
 
-    from nodectl.workloads import dynamic_batch, layout, parallel, pytorch, recompute
-    from nodectl.workloads.meaning import RULES, refusal
-    from nodectl.workloads.settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, TUNABLE, Settings
+    from nodectl.workloads import dynamic_batch, parallel, pytorch, recompute
+    from nodectl.workloads.settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
-    import layout
     import parallel
     import pytorch
     import recompute
-    from meaning import RULES, refusal
-    from settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, TUNABLE, Settings
+    from settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, Settings
 
 # of options whose choices the modules have that know what they do
-_CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES, "pipeline": layout.SCHEDULES}
+_CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES}
 
 
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
@@ -37,20 +34,14 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
     given = vars(parser.parse_args(arguments))
     common = {name: value for name, value in given.items() if name not in workload_options}
-    settings = Settings(
-        **common,
-        own=argparse.Namespace(**{name: given[name] for name in sorted(workload_options)}),
-        given=_given(workload, arguments),
-    )
+    own = argparse.Namespace(**{name: given[name] for name in sorted(workload_options)})
+    settings = Settings(**common, own=own)
     try:
         workload.check(settings)
         dynamic_batch.of(settings)
-        # those that stand on the ranks or the device are refused if both are known
-        if idle := refusal(settings.asked, settings.values, (*RULES, *workload.rules)):
-            raise ValueError(idle)
     except ValueError as error:
         parser.error(str(error))
-    return settings.on_course()
+    return settings
 
 
 def start(workload: Workload) -> None:
@@ -58,14 +49,6 @@ def start(workload: Workload) -> None:
     parse(workload)
     pytorch.need()
     importlib.import_module("program").run(workload)
-
-
-def _given(workload: Workload, arguments: Sequence[str] | None) -> frozenset[str]:
-    """Return the destinations of the options that stand on the command line, whatever the usual values are."""
-    parser = _parser(workload)
-    parser.set_defaults(**dict.fromkeys(vars(parser.parse_args([])), argparse.SUPPRESS))
-    parser._defaults.clear()  # it would give each the word SUPPRESS for its value
-    return frozenset(vars(parser.parse_args(arguments)))
 
 
 def refuse(workload: Workload, text: str) -> NoReturn:
@@ -112,25 +95,8 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
             _add(groups[field.metadata["group"]], field)
     folder = os.environ.get("NODECTL_CHECKPOINT_DIR")
     parser.set_defaults(**({"checkpoint_dir": Path(folder)} if folder else {}))
-    _add_opposites(parser)
     parser.set_defaults(**{"preset": None, **workload.defaults})
     return parser
-
-
-def _add_opposites(parser: argparse.ArgumentParser) -> None:
-    """Add --no-x to --x for each tunable switch, and --x to --no-x; the last one counts."""
-    for action in list(parser._actions):  # argparse has no other list of them
-        if action.dest not in TUNABLE or action.nargs != 0:
-            continue
-        name = action.dest.replace("_", "-")
-        is_on = bool(action.const)
-        parser.add_argument(
-            f"--no-{name}" if is_on else f"--{name}",
-            dest=action.dest,
-            action="store_false" if is_on else "store_true",
-            default=action.default,
-            help=argparse.SUPPRESS,
-        )
 
 
 def _add(group: argparse._ArgumentGroup, option: Field[Any]) -> None:

@@ -61,7 +61,7 @@ class Strategy:
     def _prepare(self, model: nn.Module) -> None:
         """Change layers as the options want them, before anything is put around them."""
         if self.settings.recompute != "none":
-            recompute.apply(self.workload.blocks(model), self.settings.recompute)
+            recompute.apply(self.workload.blocks(model))
         if self.settings.compile:
             recompute.compile_blocks(self.workload.blocks(model))
 
@@ -170,18 +170,12 @@ class Replicas(Strategy):
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         settings, device = self.settings, self.group.device
-        if settings.static_graph and settings.accumulation > 1:
-            raise Refused(
-                f"--static-graph cannot go with --accumulation {settings.accumulation}: DDP counts on gradients that "
-                "meet in every backward pass, and they meet in the last of a step only"
-            )
         wrapped: nn.Module = DistributedDataParallel(
             model,
             device_ids=[self.group.local_rank] if device.type == "cuda" else None,
             # given, it is the first part's size, too
             **({} if settings.bucket_mb is None else {"bucket_cap_mb": settings.bucket_mb}),
             gradient_as_bucket_view=settings.bucket_view,
-            static_graph=settings.static_graph,
         )
         try:
             compression.check(settings, self.data_size, self.precision)
@@ -246,8 +240,6 @@ NAMES = ("auto", *_STRATEGIES)
 def check(workload: Workload, settings: Settings, world_size: int) -> str:
     """Return the strategy's name; Refused with the rule that so many ranks or this mix of options break."""
     name = settings.parallel
-    if not name.startswith("zero") and settings.deepspeed is not None:
-        raise Refused("--deepspeed goes with --parallel zero1, zero2 or zero3, and this is " + name)
     if name == "auto":
         copies = world_size // (settings.tensor * settings.stages)
         several = layout.SHARDED if settings.tensor > 1 and copies > 1 else "ddp"
@@ -282,20 +274,10 @@ def make(name: str, workload: Workload, settings: Settings, group: Ranks, precis
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:
-    """Return what changes these weights; Refused where --fused asks for what this torch has not."""
+    """Return what changes these weights."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
-    given: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "sgd":
-        given["momentum"] = settings.momentum
-    if settings.fused:
-        given["fused"] = True
-    try:
-        return kind(parameters, **given)
-    except (TypeError, RuntimeError) as error:
-        if not settings.fused:
-            raise
-        where = f"torch {torch.__version__} has no fused {settings.optimizer} for this device"
-        raise Refused(f"{where} ({error}): leave --fused out") from error
+    more = {"momentum": settings.momentum} if settings.optimizer == "sgd" else {}
+    return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay, **more)
 
 
 def make_scaler(*, enabled: bool) -> Any:

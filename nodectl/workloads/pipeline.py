@@ -89,8 +89,7 @@ class Pipeline(Sharded):
         key = (number, *shape)
         if key not in self._pipes:
             # 1F1B needs at least as many micro-batches as stages
-            few = number < self.layout.stages
-            kind = ScheduleGPipe if few or self.settings.pipeline == layout.GPIPE else Schedule1F1B
+            kind = ScheduleGPipe if number < self.layout.stages else Schedule1F1B
             self._pipes[key] = kind(self._stage_of(shape), number, self._part_of_loss(number), scale_grads=False)
         return self._pipes[key]
 

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
-    from nodectl.workloads import checkpoint, dynamic_batch, meaning, options, parallel, ranks
+    from nodectl.workloads import checkpoint, dynamic_batch, options, parallel, ranks
     from nodectl.workloads.feed import Feed, Wanted
     from nodectl.workloads.settings import ROUNDING, Refused, Settings
     from nodectl.workloads.usage import Clock, Usage
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 else:  # on a node these files lie in one folder, without the package
     import checkpoint
     import dynamic_batch
-    import meaning
     import options
     import parallel
     import ranks
@@ -41,14 +40,9 @@ class Training:
     def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         self.workload, self.settings, self.group = workload, settings, group
         self.parallel = parallel.check(workload, settings, group.world_size)
-        conditions = {**settings.values, "strategy": self.parallel, "on": group.device.type}
-        if idle := meaning.refusal(settings.asked, conditions, (*meaning.RULES, *workload.rules)):
-            raise Refused(idle)
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
         _agree(group, self.data)
-        if idle := meaning.refusal(settings.asked, {**conditions, "read": self.data.words}, workload.rules):
-            raise Refused(idle)
         torch.manual_seed(settings.seed)
         self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
         # dropout differs between those who have different samples, the weights do not
@@ -207,10 +201,7 @@ class Training:
     @property
     def options(self) -> dict[str, Any]:
         """Return the options that make it another training; without those that only round otherwise."""
-        conditions = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
-        idle = meaning.without_meaning(self.settings.values, conditions, (*meaning.RULES, *self.workload.rules))
-        left_out = {*idle, *ROUNDING}
-        return {name: value for name, value in self.course.items() if name not in left_out and value is not None}
+        return {name: value for name, value in self.course.items() if name not in ROUNDING and value is not None}
 
     def differences(self, course: dict[str, Any]) -> list[str]:
         """Return what was otherwise in the run that `course` comes from."""

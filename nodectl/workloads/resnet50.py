@@ -8,11 +8,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import io
-import pickle
 import sys
-import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +18,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import start
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Predict, Workload
 else:  # on a node these files lie in one folder, without the package
-    from meaning import Rule
     from options import start
     from pytorch import nn, torch
     from workload import Data, Workload
@@ -35,9 +30,6 @@ else:  # on a node these files lie in one folder, without the package
 CLASSES = 10
 SIDE = 32
 COLOURS = 3
-_PICTURE_BYTES = COLOURS * SIDE * SIDE
-_TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
-_TEST = "test_batch"
 
 
 class Pictures(NamedTuple):
@@ -55,140 +47,17 @@ class Published(NamedTuple):
 
 
 def read(folder: Path) -> Published | None:
-    """CIFAR-10 out of a folder, None if it holds none; ValueError, with the file, for what is there and broken.
-
-    It is taken unpacked or packed, in the form for Python (pickles) or the binary one, from the folder itself or from
-    the one that its archive unpacks to.
-    """
-    for name, suffix, parse in (("py", "", from_pickle), ("bin", ".bin", from_records)):
-        for place in (folder, folder / f"cifar-10-batches-{name}"):
-            if (place / f"{_TRAINING[0]}{suffix}").is_file():
-                return _published(_Files(place).read, place, suffix, parse)
-    for name, suffix, parse in (("python", "", from_pickle), ("binary", ".bin", from_records)):
-        path = folder / f"cifar-10-{name}.tar.gz"
-        if path.is_file():
-            return _published(_unpacked(path).__getitem__, path, suffix, parse)
-    return None
-
-
-class _Files(NamedTuple):
-    folder: Path
-
-    def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-
-def _unpacked(path: Path) -> dict[str, bytes]:
-    """Return the files of an archive by their names, without folders."""
+    """CIFAR-10 out of a folder, None if it holds none; ValueError, with the folder, if it is broken."""
+    if not (folder / "cifar-10-batches-py").is_dir():
+        return None
+    cifar = _torchvision("torchvision.datasets.cifar")
     try:
-        with tarfile.open(path) as archive:
-            members = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
-            return {Path(member.name).name: file.read() for member, file in members if file}
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
-
-
-def _published(get: Callable[[str], bytes], place: Path, suffix: str, parse: Callable[[bytes], Pictures]) -> Published:
-    def batch(name: str) -> Pictures:
-        try:
-            return parse(get(f"{name}{suffix}"))
-        except (OSError, KeyError) as error:
-            raise ValueError(f"{place}: {name}{suffix} is missing or cannot be read ({error})") from error
-        except ValueError as error:
-            raise ValueError(f"{place}: {name}{suffix}: {error}") from error
-
-    return Published(_joined([batch(name) for name in _TRAINING]), batch(_TEST))
-
-
-def _joined(batches: Sequence[Pictures]) -> Pictures:
-    return Pictures(torch.cat([batch.pixels for batch in batches]), torch.cat([batch.labels for batch in batches]))
-
-
-def from_records(data: bytes) -> Pictures:
-    """Read the binary form: for each picture its label in a byte, then its red, green and blue plane."""
-    size = 1 + _PICTURE_BYTES
-    if not data or len(data) % size:
-        raise ValueError(f"{len(data)} bytes are no whole number of records of {size}")
-    records = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(-1, size)
-    return _checked(records[:, 1:].reshape(-1, COLOURS, SIDE, SIDE), records[:, 0].to(torch.int64))
-
-
-def from_pickle(data: bytes) -> Pictures:
-    """Read the form for Python: a mapping pickled by Python 2, of a numpy array of pictures and a list of labels.
-
-    Nothing that a pickle names is called but what such an array is made of.
-    """
-    try:
-        document = _Reader(io.BytesIO(data), encoding="bytes").load()
-    except Exception as error:  # a pickle can fail in any way
-        raise ValueError(f"no pickle of CIFAR-10: {error}") from error
-    pixels, labels = _field(document, "data"), _field(document, "labels")
-    if not isinstance(pixels, _Array) or not isinstance(labels, list):
-        raise ValueError("no pickle of CIFAR-10: it holds no array 'data' and list 'labels'")
-    block = torch.frombuffer(bytearray(pixels.raw), dtype=torch.uint8)
-    if pixels.shape != (len(labels), _PICTURE_BYTES) or block.numel() != len(labels) * _PICTURE_BYTES:
-        raise ValueError(f"its array is {pixels.shape}, not ({len(labels)}, {_PICTURE_BYTES})")
-    return _checked(block.view(-1, COLOURS, SIDE, SIDE), torch.tensor(labels, dtype=torch.int64))
-
-
-def _field(document: Any, name: str) -> Any:
-    """Names are bytes where Python 2 wrote them."""
-    return document.get(name.encode(), document.get(name)) if isinstance(document, dict) else None
-
-
-def _checked(pixels: torch.Tensor, labels: torch.Tensor) -> Pictures:
-    if int(labels.min()) < 0 or int(labels.max()) >= CLASSES:
-        raise ValueError(f"a label is {int(labels.max())}: CIFAR-10 has 0 to {CLASSES - 1}")
-    return Pictures(pixels, labels)
-
-
-class _Array:
-    """A stand-in for numpy's array: its shape and its bytes."""
-
-    shape: tuple[int, ...] = ()
-    raw = b""
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, kind, by_columns, raw = state
-        if kind.name not in ("u1", b"u1") or by_columns or not isinstance(raw, bytes):
-            raise ValueError(f"its array is of {kind.name!r}, not of bytes in rows")
-        self.shape, self.raw = tuple(shape), raw
-
-
-class _Kind:
-    """A stand-in for numpy's dtype."""
-
-    def __init__(self, name: Any, *_: Any) -> None:
-        self.name = name
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and fields, which bytes have not."""
-
-
-def _made(*_: Any) -> _Array:
-    return _Array()
-
-
-def _encoded(text: str, *_: Any) -> bytes:
-    """How Python 3 writes bytes into a pickle that Python 2 can read."""
-    return text.encode("latin1")
-
-
-_ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"): _made,
-    ("numpy._core.multiarray", "_reconstruct"): _made,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Kind,
-    ("_codecs", "encode"): _encoded,
-}
-
-
-class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        """Only what is allowed; the rest of a pickle's power is refused."""
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which CIFAR-10 does not need")
-        return _ALLOWED[module, name]
+        sets = [cifar.CIFAR10(str(folder), train=train) for train in (True, False)]
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"{folder}: {error}") from error
+    # torchvision has colours last
+    parts = [Pictures(torch.from_numpy(one.data).permute(0, 3, 1, 2), torch.tensor(one.targets)) for one in sets]
+    return Published(*parts)
 
 
 _PUBLISHED = "CIFAR-10"
@@ -227,10 +96,9 @@ _declared: list[Any] = []
 class Shown(Data):
     """Pictures as the network sees them: normalised, and cropped and flipped by chance where they are trained on."""
 
-    def __init__(self, pictures: Pictures, description: str, seed: int | None, *, channels_last: bool) -> None:
+    def __init__(self, pictures: Pictures, description: str, seed: int | None) -> None:
         """`seed` of the crops and flips; None shows the pictures as they are."""
         self.pictures, self.words, self.seed = pictures, description, seed
-        self._format = torch.channels_last if channels_last else torch.contiguous_format
         self._mean = torch.tensor(MEAN).view(-1, 1, 1)
         self._deviation = torch.tensor(DEVIATION).view(-1, 1, 1)
 
@@ -244,7 +112,7 @@ class Shown(Data):
         if self.seed is not None:
             pixels = shifted(pixels, chances(self.seed, epoch, where))
         shown = pixels.to(torch.float32).div_(255).sub_(self._mean).div_(self._deviation)
-        return shown.contiguous(memory_format=self._format), self.pictures.labels[where]
+        return shown.contiguous(), self.pictures.labels[where]
 
 
 def chances(seed: int, epoch: int, indices: torch.Tensor) -> torch.Tensor:
@@ -298,7 +166,6 @@ class ResNet(Workload):
     summary = "Train a ResNet on CIFAR-10, or on synthetic pictures where there is none."
     presets = MappingProxyType({"article-3": {**_ARTICLE, "precision": "fp32"}})
     defaults = MappingProxyType({**_ARTICLE, "samples": 1024})
-    rules = (Rule(("samples",), "synthetic pictures, without CIFAR-10 in --data", lambda at: at["read"] != _PUBLISHED),)
 
     def __init__(self) -> None:
         self._test: Shown | None = None
@@ -313,9 +180,8 @@ class ResNet(Workload):
             "--data",
             type=Path,
             default=Path("data"),
-            help="folder with CIFAR-10, unpacked or packed; without it there, pictures are synthetic",
+            help="folder with cifar-10-batches-py; without it there, pictures are synthetic",
         )
-        parser.add_argument("--channels-last", action="store_true", help="colours of a pixel lie side by side")
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its depth."""
@@ -330,17 +196,16 @@ class ResNet(Workload):
         description = _PUBLISHED
         if published is None:
             published, description = synthetic(settings.samples, settings.seed), "synthetic pictures"
-        last = settings.own.channels_last
-        self._test = Shown(published.test, description, None, channels_last=last)
-        return Shown(published.training, description, settings.seed, channels_last=last)
+        self._test = Shown(published.test, description, None)
+        return Shown(published.training, description, settings.seed)
 
     def model(self, settings: Settings) -> nn.Module:
         """torchvision's, with ten outputs and weights of its own drawing."""
-        resnet = _torchvision()
+        resnet = _torchvision("torchvision.models.resnet")
         layers = settings.own.layers
         kind = resnet.Bottleneck if layers >= _BOTTLENECKS_FROM else resnet.BasicBlock
         model: nn.Module = resnet.ResNet(kind, list(_STAGES[layers]), num_classes=CLASSES)
-        return model.to(memory_format=torch.channels_last) if settings.own.channels_last else model
+        return model
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Cross entropy."""
@@ -387,15 +252,15 @@ class ResNet(Workload):
         return {"test_accuracy": group.mean(right) * group.world_size / len(test)}
 
 
-def _torchvision() -> Any:
-    """Return the library's ResNets; SystemExit, with what to do, if it is not there or not for this torch."""
+def _torchvision(module: str) -> Any:
+    """Return a module of the library; SystemExit, with what to do, if it is not there or not for this torch."""
     spec = importlib.util.find_spec("torchvision")
     what = "`nodectl provision --tags pytorch` installs the torchvision of the stack, which was built for its torch"
     if spec is None or spec.origin is None:
         raise SystemExit(f"resnet50 needs torchvision, and {sys.executable} has none: {what}")
     _declare_operators(Path(spec.origin).parent)
     try:
-        return importlib.import_module("torchvision.models.resnet")
+        return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as error:
         beside = f"beside torch {torch.__version__}"
         raise SystemExit(f"torchvision cannot be imported {beside} ({error}): {what}") from error

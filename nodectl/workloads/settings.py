@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from nodectl.workloads.meaning import LOSSY, OFF
-else:  # on a node these files lie in one folder, without the package
-    from meaning import LOSSY, OFF
+# of `compress`: these leave something out, and may send it later
+LOSSY = ("powersgd", "topk")
 
 # what changes speed alone, or what is said, or where it is kept
 _NOT_THE_COURSE = (
-    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own", "given"),
-    *("bucket_view", "static_graph", "offload", "deepspeed"),
+    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own"),
+    *("bucket_view", "offload"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
 # what rounds otherwise, and else changes nothing that is learned
-ROUNDING = ("fused", "compile", "bucket_mb")
-# how the same samples are learned from, not what is learned: a preset's choice can be taken back
-TUNABLE = (
-    *("batch", "accumulation", "precision", "fused", "parallel", "offload", "recompute", "compile"),
-    *("workers", "pin_memory", "prefetch", "bucket_mb", "bucket_view", "static_graph"),
-    *("compress", "compress_ratio", "compress_threshold", "compress_rank", "error_feedback"),
-)
+ROUNDING = ("compile", "bucket_mb")
 
 
 class Refused(SystemExit):
@@ -82,23 +73,15 @@ MEETING, SHARES, LOG = "how gradients meet (ddp)", "how ranks share a model", "w
 class Settings:
     """One training: what its command line says. options.py makes the options from these fields.
 
-    `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides. `course_batch` is the batch of a rank
-    and step for which steps, warm-up and learning rate are meant, if it is not this one's; 0 if it is.
+    `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides.
     """
 
     batch: int = _option(COURSE, 32, "samples of a micro-batch on each rank", at_least(1))
     accumulation: int = _option(COURSE, 1, "micro-batches of a step on each rank", at_least(1))
-    course_batch: int = _option(
-        COURSE,
-        0,
-        "samples of a rank and step that --steps, --warmup-steps and --lr are meant for, which then follow the "
-        "batch; 0: they are meant for this batch",
-        at_least(0),
-    )
     epochs: int = _option(COURSE, 10, "passes over the samples", at_least(1))
     samples: int = _option(COURSE, 1024, "samples of synthetic data, over all ranks", at_least(1))
     held_out: int = _option(COURSE, 0, "so many last samples are not trained on: their loss ends an epoch", at_least(0))
-    steps: int = _option(COURSE, OFF["steps"], "end after so many steps in all; 0: by --epochs", at_least(0))
+    steps: int = _option(COURSE, 0, "end after so many steps in all; 0: by --epochs", at_least(0))
     lr: float = _option(COURSE, 1e-3, "learning rate", number(0.0))
     optimizer: str = _option(COURSE, "adam", "what changes the weights", ("adam", "adamw", "sgd"))
     weight_decay: float = _option(COURSE, 0.0, "of the optimizer", number(0.0))
@@ -107,9 +90,7 @@ class Settings:
     warmup_steps: int = _option(COURSE, 0, "steps in which the learning rate rises", at_least(0))
     clip: float = _option(COURSE, 1.0, "largest norm of the gradients; 0: any", number(0.0))
     seed: int = _option(COURSE, 0, "of weights, data, order and dropout", at_least(0))
-    dynamic_batch: bool = _option(
-        DYNAMIC, OFF["dynamic_batch"], "let the batch of a rank follow the throughput, instead of --batch"
-    )
+    dynamic_batch: bool = _option(DYNAMIC, False, "let the batch of a rank follow the throughput, instead of --batch")
     dynamic_start: int = _option(DYNAMIC, 1024, "samples of a rank at first", int)
     dynamic_min: int = _option(DYNAMIC, 256, "smallest batch of a rank", int)
     dynamic_max: int = _option(DYNAMIC, 8192, "largest batch of a rank", int)
@@ -120,30 +101,19 @@ class Settings:
     )
     device: str = _option(COMPUTED, "auto", "auto: a GPU where there is one", ("auto", "cpu", "cuda"))
     parallel: str = _option(COMPUTED, "auto", "auto: ddp over several ranks, else single")
-    fused: bool = _option(COMPUTED, False, "the optimizer is one kernel for all weights")
     offload: str = _option(
         COMPUTED,
         "none",
         "zero, fsdp2: to host memory; parameters: the optimizer, too",
         ("none", "optimizer", "parameters"),
     )
-    deepspeed: Path | None = _option(  # noqa: RUF009 - it is a dataclass field
-        COMPUTED, None, "zero: DeepSpeed's file, which says the same as these options", Path
-    )
-    recompute: str = _option(
-        COMPUTED,
-        "none",
-        "full: layers keep their inputs alone and are computed again; selective: they keep products and attention",
-    )
+    recompute: str = _option(COMPUTED, "none", "full: layers keep their inputs alone and are computed again")
     compile: bool = _option(COMPUTED, False, "compile the layers (torch.compile)")
-    workers: int = _option(COMPUTED, OFF["workers"], "processes a rank that prepare batches", at_least(0))
+    workers: int = _option(COMPUTED, 0, "processes a rank that prepare batches", at_least(0))
     pin_memory: bool = _option(COMPUTED, False, "batches go to a GPU from page-locked memory")
     prefetch: int = _option(COMPUTED, 2, "batches that each of the workers prepares ahead", at_least(1))
-    compress: str = _option(
-        MEETING, OFF["compress"], "of gradients before they are sent", (OFF["compress"], "fp16", "bf16", *LOSSY)
-    )
+    compress: str = _option(MEETING, "none", "of gradients before they are sent", ("none", "fp16", "bf16", *LOSSY))
     compress_ratio: float = _option(MEETING, 0.01, "topk: share of the values sent", float)
-    compress_threshold: float = _option(MEETING, 1e-3, "threshold: values beyond it are sent", float)
     compress_rank: int = _option(MEETING, 4, "powersgd: columns kept of a matrix", int)
     error_feedback: bool = _option(
         MEETING,
@@ -158,13 +128,11 @@ class Settings:
         number(0.001),
     )
     bucket_view: bool = _option(MEETING, False, "gradients lie in the parts that are sent: one copy less")
-    static_graph: bool = _option(MEETING, False, "every step uses the same parameters in the same order")
-    tensor: int = _option(SHARES, OFF["tensor"], "ranks that share each matrix (tensor parallelism)", at_least(1))
-    stages: int = _option(SHARES, OFF["stages"], "ranks that share the layers (pipeline parallelism)", at_least(1))
-    pipeline: str = _option(SHARES, "1f1b", "schedule of --stages")
+    tensor: int = _option(SHARES, 1, "ranks that share each matrix (tensor parallelism)", at_least(1))
+    stages: int = _option(SHARES, 1, "ranks that share the layers (pipeline parallelism)", at_least(1))
     log_every: int = _option(LOG, 10, "steps between two lines", at_least(1))
     checkpoint_dir: Path | None = _option(  # noqa: RUF009 - it is a dataclass field
-        LOG, OFF["checkpoint_dir"], "none: save nothing", Path
+        LOG, None, "none: save nothing", Path
     )
     checkpoint_every: int = _option(LOG, 50, "steps between two checkpoints", at_least(1))
     resume: bool = _option(
@@ -176,32 +144,6 @@ class Settings:
     preset: str | None = None
     # the workload's
     own: argparse.Namespace = field(default_factory=argparse.Namespace)
-    # the names of those that stand on the command line
-    given: frozenset[str] = frozenset()
-
-    def on_course(self) -> Settings:
-        """Return settings with the steps, warm-up and rate by which this batch sees what `course_batch` would see.
-
-        The rate goes with the batch for sgd, and with its root for adam and adamw.
-        """
-        grown = self.batch * self.accumulation / (self.course_batch or self.batch * self.accumulation)
-        return replace(
-            self,
-            course_batch=0,
-            steps=math.ceil(self.steps / grown),
-            warmup_steps=round(self.warmup_steps / grown),
-            lr=self.lr * (grown if self.optimizer == "sgd" else math.sqrt(grown)),
-        )
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Return what stands on the command line, by its destination, the workload's own among it."""
-        return {name: value for name, value in self.values.items() if name in self.given}
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """All options by their destinations."""
-        return {**{field.name: getattr(self, field.name) for field in fields(self)}, **vars(self.own)}
 
     def course(self, total_steps: int) -> dict[str, Any]:
         """Return what must be equal for a resumed run to repeat an uninterrupted one; plain values."""

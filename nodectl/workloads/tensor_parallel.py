@@ -32,7 +32,6 @@ def split(model: Decoder, mesh: Any) -> None:
     parallelize_module(
         model, mesh, {name: style for name, style in _ends().items() if getattr(model, name) is not None}
     )
-    model.tie()
     for block in model.layers.values():
         parallelize_module(block, mesh, _layer(block))
 

@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from nodectl.workloads import texts
-    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import start
     from nodectl.workloads.settings import Settings, at_least, number
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import texts
-    from meaning import Rule
     from options import start
     from pytorch import nn, torch
     from settings import at_least, number
@@ -140,10 +138,6 @@ class Transformer(Workload):
     name = "transformer"
     summary = "Train a small transformer encoder on synthetic data, or on text."
     presets = MappingProxyType({"article-0": _ARTICLE_0, "article-1": _ARTICLE_1})
-    rules = (
-        Rule(("text",), "--learn text", lambda at: at["learn"] == "text"),
-        Rule(("samples",), "made-up samples, without --text", lambda at: at["text"] is None),
-    )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Its shape, and what it learns."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from nodectl.workloads.layout import Divisible
-    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
 
@@ -48,8 +47,6 @@ class Workload(ABC):
     # of options: by their destinations; what stands on the command line goes before it
     presets: Mapping[str, Mapping[str, Any]] = {}
     defaults: Mapping[str, Any] = {}
-    # of its own options: which means something with which
-    rules: Sequence[Rule] = ()
     # samples that a micro-batch needs at least
     smallest_batch = 1
 

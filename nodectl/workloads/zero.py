@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import logging
 import os
 from collections.abc import Sequence
@@ -135,7 +134,7 @@ class Zero(parallel.Strategy):
 
 
 def configuration(settings: Settings, world_size: int, precision: str) -> dict[str, Any]:
-    """DeepSpeed's configuration for these options, and for --deepspeed where it is given; Refused with the rule."""
+    """DeepSpeed's configuration for these options; Refused with the rule."""
     stage = int(settings.parallel[-1])
     try:
         wanted = ds_config.build(
@@ -147,11 +146,7 @@ def configuration(settings: Settings, world_size: int, precision: str) -> dict[s
             offload_optimizer=settings.offload != "none",
             offload_parameters=settings.offload == "parameters",
         )
-        if settings.deepspeed is not None:
-            file = json.loads(settings.deepspeed.read_text())
-            ds_config.check_batch(ds_config.batch_of({**wanted, **file}, world_size))
-            wanted = ds_config.agreed(file, wanted)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise Refused(f"--parallel {settings.parallel}: {error}") from error
     del wanted["optimizer"]  # it is made by the same options, and handed over
     return {**wanted, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}

@@ -14,8 +14,8 @@ import click
 import pytest
 import yaml
 
-from nodectl.articles.claims import Figure, all_figures, article, articles, figures
-from nodectl.articles.comparing import comparable_lines, compared
+from nodectl.articles.claims import all_figures, article, articles, figures
+from nodectl.articles.comparing import nearest
 from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.profiles.gpus import completed
@@ -181,10 +181,6 @@ def test_what_measures_a_claim_is_a_command() -> None:
             assert command is not None, claim.measured_by
 
 
-def of_004(row: str) -> Figure:
-    return next(each for each in figures(4, "scaling", "tokens_s") if each.row == row)
-
-
 HERE = {
     "device": "NVIDIA GeForce RTX 4090",
     "nodes": 1,
@@ -197,46 +193,14 @@ HERE = {
 }
 
 
-def test_what_differs_and_what_is_not_told_stands_against_it() -> None:
-    figure = of_004("1 GPU")
-    assert (figure.value, figure.unit) == (42, "tokens/s")
-    assert compared(figure, HERE).text == "no, because the article does not tell: tokens in a sequence"
-    told = replace(figure, not_told=())
-    assert compared(told, HERE).text == "yes"
-    assert compared(told, HERE | {"batch": 8}).because == ("batch of all devices: 8 here, 4 there",)
-    assert compared(told, HERE | {"device": "NVIDIA GeForce RTX 3090"}).because == (
-        "device: NVIDIA GeForce RTX 3090 here, RTX 4090 there",
-    )
-    unknown = {name: value for name, value in HERE.items() if name != "accumulation"}
-    assert compared(told, unknown).because == ("accumulation: not known here, 8 there",)
+def test_the_figure_with_the_nearest_conditions_is_found() -> None:
+    table = figures(4, "scaling", "tokens_s")
+    assert nearest(table, HERE).row == "1 GPU"
+    assert nearest(table, HERE | {"devices": 2, "batch": 8, "accumulation": 4, "parallel": "ddp"}).row == "2 GPUs, DP"
 
 
-@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"])
-def test_a_device_is_known_by_the_words_of_its_name(name: str) -> None:
-    figure = next(each for each in figures(1, "two_clouds", "step"))
-    assert not any("device:" in reason for reason in compared(figure, {"device": name}).because)
-    assert any("device:" in reason for reason in compared(figure, {"device": "NVIDIA A100-SXM4-40GB"}).because)
-
-
-def test_each_reason_is_said_once_with_the_cells_that_it_is_of() -> None:
-    first, second = (replace(of_004(row), not_told=()) for row in ("1 GPU", "2 GPUs, DP"))
-    cells = {"one": compared(first, HERE), "two": compared(second, HERE), "three": compared(second, HERE)}
-    assert comparable_lines(cells, 200) == [
-        "comparable: yes, one",
-        "the others: no, because",
-        "  number of devices: 1 here, 2 there",
-        "  batch of all devices: 4 here, 8 there",
-        "  accumulation: 8 here, 4 there",
-        "  kind of parallel training: single here, ddp there",
-    ]
-    assert comparable_lines({"one": compared(first, HERE | {"nodes": 2}), "two": compared(first, HERE)}, 200)[1:] == [
-        "the others: no, because",
-        "  number of nodes: 2 here, 1 there",
-    ]
-
-
-def test_reasons_are_no_wider_than_the_terminal() -> None:
-    first = figures(4, "scaling", "tokens_s")[0]
-    cells = {f"{count} devices, ddp, tokens/s": compared(first, {"devices": count}) for count in range(2, 6)}
-    lines = comparable_lines(cells, 60)
-    assert max(map(len, lines)) <= 60 and "".join(lines).count("tokens/s") >= 4
+@pytest.mark.parametrize(("name", "near"), [("NVIDIA A100-SXM4-80GB", True), ("NVIDIA A100-SXM4-40GB", False)])
+def test_a_device_is_known_by_the_words_of_its_name(name: str, near: bool) -> None:
+    (figure, *_) = figures(1, "two_clouds", "step")
+    other = replace(figure, conditions={**figure.conditions, "device": "A100 40GB"}, row="other")
+    assert (nearest([other, figure], {**figure.conditions, "device": name}).row == figure.row) is near

@@ -1,7 +1,7 @@
-"""CIFAR-10 as its authors published it, in small: pictures by a rule, pickled as Python 2 did, or as records."""
+"""CIFAR-10 as its authors published it, in small: pictures by a rule, pickled as Python 2 did."""
 
+import pickle
 import struct
-import tarfile
 from pathlib import Path
 
 PICTURE = 3072
@@ -33,25 +33,13 @@ def as_pickle(numbers: range) -> bytes:
     return b"\x80\x02}(" + entries + b"u."
 
 
-def as_records(numbers: range) -> bytes:
-    return b"".join(bytes([label(number)]) + picture(number) for number in numbers)
-
-
-def unpacked(place: Path, form: str) -> Path:
-    """The folder of a form, py or bin, with five batches of `COUNT` and a test batch."""
-    folder = place / f"cifar-10-batches-{form}"
+def unpacked(place: Path) -> Path:
+    """The folder with five batches of `COUNT` and a test batch."""
+    folder = place / "cifar-10-batches-py"
     folder.mkdir(parents=True)
-    write, suffix = (as_pickle, "") if form == "py" else (as_records, ".bin")
     for batch in range(6):
         name = f"data_batch_{batch + 1}" if batch < 5 else "test_batch"
-        (folder / f"{name}{suffix}").write_bytes(write(range(batch * COUNT, (batch + 1) * COUNT)))
+        (folder / name).write_bytes(as_pickle(range(batch * COUNT, (batch + 1) * COUNT)))
+    names = {"label_names": [str(number) for number in range(10)]}
+    (folder / "batches.meta").write_bytes(pickle.dumps(names))
     return folder
-
-
-def packed(place: Path, form: str) -> Path:
-    """The archive of a form."""
-    folder = unpacked(place / "unpacked", form)
-    path = place / f"cifar-10-{'python' if form == 'py' else 'binary'}.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(folder, folder.name)
-    return path

@@ -40,7 +40,6 @@ KINDS = {
     "bf16": Settings(compress="bf16"),
     "powersgd": Settings(compress="powersgd", compress_rank=8),
     "topk": Settings(compress="topk", compress_ratio=0.05),
-    "threshold": Settings(compress="threshold", compress_threshold=1e-3),
 }
 
 
@@ -259,22 +258,20 @@ def main() -> None:
     told = {
         "plain": course(None, rank),
         **{name: course(how, rank) for name, how in KINDS.items()},
-        "resumed": {name: resumed(KINDS[name], rank) for name in ("powersgd", "topk", "threshold")},
+        "resumed": {name: resumed(KINDS[name], rank) for name in ("powersgd", "topk")},
         "far": {"with": eight(True), "without": eight(False)},
         "refused": {
             "fp16": refused(KINDS["topk"], 2, "fp16"),
             "ranks": refused(KINDS["topk"], 32),
             "ratio": refused(Settings(compress="topk", compress_ratio=1.5), 2),
-            "threshold": refused(Settings(compress="threshold", compress_threshold=0.0), 2),
             "none": refused(Settings(compress="topk", error_feedback=False), 2, "fp16"),
         },
         "goes on": goes_on(rank, "--compress=topk", "--compress-ratio=0.1", "--accumulation=2", "--bucket-mb=0.01"),
-        "plain goes on": goes_on(rank, "--bucket-view", "--static-graph"),
+        "plain goes on": goes_on(rank, "--bucket-view"),
         "dynamic": dynamic(rank),
         "held out": held_out(rank),
         "exits": {
             "held out": exits(rank, "--held-out=64"),
-            "static": exits(rank, "--static-graph", "--accumulation=2"),
             "ratio": exits(rank, "--compress=topk", "--compress-ratio=0.7"),
         },
         "failing": failing(),

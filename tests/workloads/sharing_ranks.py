@@ -81,7 +81,7 @@ def single() -> Ranks:
 
 def whole(own: list[str]) -> list[str]:
     """The options for one rank with all samples of a step."""
-    shape = ("--tied", "--mlp", "--norm", "--precision")
+    shape = ("--mlp", "--precision")
     return [f"--batch={GLOBAL_BATCH}", *(each for each in own if each.startswith(shape))]
 
 

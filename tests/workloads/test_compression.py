@@ -15,7 +15,7 @@ from tests.torch_venv import torch_venv
 pytestmark = pytest.mark.slow
 
 _RANKS = Path(__file__).with_name("compression_ranks.py")
-_LOSSY = ("powersgd", "topk", "threshold")
+_LOSSY = ("powersgd", "topk")
 _KINDS = ("fp16", "bf16", *_LOSSY)
 
 
@@ -76,7 +76,6 @@ def test_top_k_gets_there_with_feedback_and_nowhere_without(told: dict[str, Any]
         ("fp16", "its loss scale changes"),
         ("ranks", "must be below 1/32"),
         ("ratio", "between 0 and 1"),
-        ("threshold", "more than 0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_rule(told: dict[str, Any], case: str, rule: str) -> None:
@@ -112,7 +111,6 @@ def test_a_changed_batch_is_resumed_and_ends_where_the_samples_do(told: dict[str
 @pytest.mark.parametrize(
     ("case", "rule"),
     [
-        ("static", "meet in the last of a step only"),
         ("ratio", "below 1/2"),
         ("held out", "leaves nothing to train on of 64"),
     ],

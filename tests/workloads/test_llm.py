@@ -43,7 +43,7 @@ def meta(*options):
 
 # each form of the model: told by its sizes, and counted
 article = ["--preset=article-4"]
-forms = [[], ["--mlp=plain"], ["--tied"], ["--norm=layer"], ["--mlp=plain", "--tied", "--norm=layer"]]
+forms = [[], ["--mlp=plain"]]
 told["sizes"] = [work.sizes(parse(work, [*article, *each])).parameters for each in forms]
 told["meta"] = [meta(*article, *each) for each in forms]
 told["count"] = json.loads(llm.count(parse(work, [*article, "--count"])))
@@ -54,28 +54,9 @@ def begun(*options):
     settings = parse(work, [*TINY, *options])
     return Training(work, settings, ranks.Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",)))
 
-def gradient(*options):
-    training = begun(*options)
-    loss = training.strategy.gradients([training.data.batch([0, 1, 2, 3], 0)])
-    return loss, torch.cat([each.grad.flatten() for each in training.strategy.bare.parameters()])
-
-# 600 positions: two whole chunks and a rest
-long = ["--seq=600", "--batch=1"]
-exact = gradient(*long, "--attention=plain")
-for form in ("fused", "chunked"):
-    other = gradient(*long, f"--attention={form}")
-    told[form] = [float((one - two).abs().max()) for one, two in zip(exact, other)]
-heads = torch.randn(3, 1, 2, 600, 8)
-changed = heads.clone()
-changed[:, :, :, 300] += 1
-before, after = (decoder.chunked(*each) for each in (heads, changed))
-told["causal"] = bool((before[:, :, :300] == after[:, :, :300]).all())
-# a position of the third chunk sees one of the second
-told["across"] = float((before[:, :, 599] - after[:, :, 599]).abs().max())
-
 # what a forward pass leaves behind, and what forward and backward compute
 def cost(mode):
-    training = begun("--seq=64", "--attention=fused", f"--recompute={mode}")
+    training = begun("--seq=64", f"--recompute={mode}")
     part = training.data.batch([0, 1, 2, 3], 0)
     with torch.profiler.profile(profile_memory=True) as profile:
         loss = work.loss(training.strategy.model(*part[:-1]), part)
@@ -85,19 +66,18 @@ def cost(mode):
     with FlopCounterMode(display=False) as counter:
         work.loss(training.strategy.model(*part[:-1]), part).backward()
     return kept, counter.get_total_flops(), flat
-costs = {mode: cost(mode) for mode in ("none", "full", "selective")}
+costs = {mode: cost(mode) for mode in ("none", "full")}
 told["kept"] = {mode: each[0] for mode, each in costs.items()}
 told["flops"] = {mode: each[1] for mode, each in costs.items()}
-told["recomputed"] = [bool(torch.equal(costs["none"][2], costs[mode][2])) for mode in ("full", "selective")]
+told["recomputed"] = bool(torch.equal(costs["none"][2], costs["full"][2]))
 
-# plain attention is matrix products alone, all of which torch's counter sees
-training = begun("--attention=plain", "--mlp=plain")
+training = begun("--mlp=plain")
 part = training.data.batch([0, 1, 2, 3], 0)
 with FlopCounterMode(display=False) as counter:
     work.loss(training.strategy.model(*part[:-1]), part).backward()
 told["counted"] = counter.get_total_flops()
 told["told"] = 4 * work.flops_per_sample(training.settings, training.strategy.bare)
-sizes = decoder.Sizes(51200, 4096, 4 * 4096, 32, 48, 2048, "plain", "rms", False)
+sizes = decoder.Sizes(51200, 4096, 4 * 4096, 32, 48, 2048, "plain")
 told["megatron"] = [decoder.flops_per_token(sizes, 2048, recompute=True), 48, 4096, 2048, 51200]
 
 def losses(*options):
@@ -120,7 +100,6 @@ told["refused"] = {
     "columns": refused("--heads=3", "--hidden=12", "--intermediate=64", "--tensor=3", world=3),
     "positions": refused("--heads=3", "--hidden=12", "--intermediate=63", "--tensor=3", world=3),
     "layers": refused("--layers=4", "--stages=3", world=3),
-    "tied": refused("--stages=2", "--tied", world=2),
     "ddp": refused("--tensor=2", "--parallel=ddp", world=4),
     "one process": refused("--tensor=2", "--parallel=dataparallel", world=2),
     "hosts": refused("--parallel=dataparallel", world=2),
@@ -135,8 +114,6 @@ told["refused"] = {
     "row 4": refused("--preset=article-4-row-4", world=3),
     "long": refused("--seq=4096"),
     "odd": refused("--hidden=30", "--heads=4"),
-    "weights": refused("--pretrained"),
-    "cut": refused("--hf=/nowhere", "--stages=2", world=2),
     "row 3": refused("--preset=article-4-row-3", world=3),
     "two by two": refused("--tensor=2", "--stages=2", world=4),
 }
@@ -146,8 +123,6 @@ def ended(function, *arguments):
     except SystemExit as error:
         return str(error)
     return ""
-sys.modules["transformers"] = None
-told["refused"]["transformers"] = ended(work.model, parse(work, ["--hf=some/model"]))
 told["refused"]["empty"] = ended(texts.read, folder / "none", 8, 1, 0)
 told["refused"]["short"] = ended(texts.read, folder, 100000, 1, 0)
 print(json.dumps(told))
@@ -188,22 +163,16 @@ def test_the_article_s_model_has_as_many_parameters_as_it_is_said_to_have(told: 
     assert told["sizes"] == told["meta"]
 
 
-def test_forms_of_attention_give_the_same(told: dict[str, Any]) -> None:
-    assert all(difference < 1e-5 for form in ("fused", "chunked") for difference in told[form])
-    # unlike attention within chunks alone
-    assert told["causal"] and told["across"] > 1e-4
-
-
 def test_recomputing_keeps_less_and_gives_the_same_gradients(told: dict[str, Any]) -> None:
     kept, flops = told["kept"], told["flops"]
-    assert kept["full"] < 0.4 * kept["none"] and kept["full"] < kept["selective"] < 0.8 * kept["none"]
-    assert told["recomputed"] == [True, True]
-    # the head is not computed again; selective computes no product again
-    assert flops["selective"] == flops["none"] and 1.1 < flops["full"] / flops["none"] < 1.34
+    assert kept["full"] < 0.4 * kept["none"] and told["recomputed"] is True
+    # the head is not computed again
+    assert 1.1 < flops["full"] / flops["none"] < 1.34
 
 
 def test_flops_are_those_that_torch_counts_and_that_are_published(told: dict[str, Any]) -> None:
-    assert told["told"] == pytest.approx(told["counted"], rel=0.01)
+    # torch's counter does not see its own attention on CPUs: 12 x layers x hidden x length for each of 4 x 24 tokens
+    assert told["told"] - 4 * 24 * 12 * 2 * 32 * 24 == pytest.approx(told["counted"], rel=0.01)
     again, layers, hidden, length, vocabulary = told["megatron"]
     published = 96 * layers * hidden**2 * (1 + length / (6 * hidden) + vocabulary / (16 * layers * hidden))
     assert again == pytest.approx(published, rel=1e-3)
@@ -230,7 +199,6 @@ def test_a_folder_of_files_is_read(told: dict[str, Any]) -> None:
         ("columns", "cannot share 64 intermediate columns"),
         ("positions", "cannot share 128 positions of a sample"),
         ("layers", "--stages 3 cannot share 4 layers"),
-        ("tied", "one table cannot lie on both"),
         ("ddp", "--tensor 2 over 2 copies needs --parallel fsdp2"),
         ("one process", "is one process with a whole copy: --tensor and --stages need ranks"),
         ("hosts", "--parallel dataparallel is one process, and there are 2 ranks"),
@@ -245,9 +213,6 @@ def test_a_folder_of_files_is_read(told: dict[str, Any]) -> None:
         ("row 4", "16 is no multiple of 3"),
         ("long", "--seq 4096 is longer than --positions 2048"),
         ("odd", "each head needs the same even number of columns"),
-        ("weights", "--pretrained does nothing here, it goes with --hf"),
-        ("cut", "workload llm's own decoder, and of no other model"),
-        ("transformers", "--hf some/model needs the package transformers, which this Python lacks"),
         ("empty", "/none: no folder of this host: name a folder of files that is on every host"),
         ("short", "1602 tokens make no sample of 100000"),
     ],

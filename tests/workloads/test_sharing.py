@@ -21,14 +21,14 @@ TOLERANCE = 1e-4
 TOLERANCE_BF16 = 2e-2
 TWO = {
     "fsdp2": ["--parallel=fsdp2", "--batch=2", "--accumulation=2"],
-    "offload": ["--parallel=fsdp2", "--batch=4", "--offload=parameters", "--tied"],
+    "offload": ["--parallel=fsdp2", "--batch=4", "--offload=parameters"],
     "tensor": ["--tensor=2", "--batch=4", "--accumulation=2"],
     "1f1b": ["--stages=2", "--batch=2", "--accumulation=4", "--recompute=full"],
-    "gpipe": ["--stages=2", "--batch=4", "--accumulation=2", "--pipeline=gpipe", "--norm=layer"],
+    "gpipe": ["--stages=2", "--batch=8"],
     "stages, fsdp2, bf16": ["--stages=2", "--parallel=fsdp2", "--batch=4", "--accumulation=2", "--precision=bf16"],
 }
 FOUR = {
-    "fsdp2": ["--parallel=fsdp2", "--batch=2", "--recompute=selective"],
+    "fsdp2": ["--parallel=fsdp2", "--batch=2", "--recompute=full"],
     "tensor": ["--tensor=4", "--batch=8", "--mlp=plain", "--precision=bf16"],
     "tensor, fsdp2": ["--tensor=2", "--batch=2", "--accumulation=2"],
     "stages": ["--stages=4", "--batch=8"],

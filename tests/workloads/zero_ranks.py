@@ -65,7 +65,7 @@ def refused(group: ranks.Ranks, *words: str) -> str:
     return ""
 
 
-def both(group: ranks.Ranks, folder: Path) -> dict[str, Any]:
+def both(group: ranks.Ranks) -> dict[str, Any]:
     """What the two ranks find together."""
     told: dict[str, Any] = {}
     for name, words in WAYS.items():
@@ -85,18 +85,6 @@ def both(group: ranks.Ranks, folder: Path) -> dict[str, Any]:
         training(group, "--parallel=zero2", "--batch=4").strategy.load(state)
     except SystemExit as error:
         told["of another"] = str(error)
-    file = folder / "ds_config.json"
-    right = {"train_batch_size": 16, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}}
-    words = ("--parallel=zero3", f"--deepspeed={file}", "--batch=4", "--accumulation=2")
-    for name, document in {
-        "right": {**right, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}},
-        "twelve": {**right, "train_batch_size": 12},
-        "rate": {**right, "optimizer": {"type": "AdamW", "params": {"lr": 6e-5}}},
-    }.items():
-        file.write_text(json.dumps(document))
-        dist.barrier()
-        told[f"file {name}"] = losses(training(group, *words)) if name == "right" else refused(group, *words)
-        dist.barrier()
     told["parameters of zero2"] = refused(group, "--parallel=zero2", "--offload=parameters")
     told["no zero"] = refused(group, "--parallel=ddp", "--offload=optimizer")
     return told
@@ -121,7 +109,7 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     ones = [torch.device("cpu"), "gloo", ("here", "here")]
     group = ranks.Ranks(rank, 2, rank, *ones)
-    told.update(both(group, folder))
+    told.update(both(group))
     if rank == 0:
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()

@@ -1,1 +1,1 @@
-"""The retrieval measurement on nodes: the table, what front and shards say to each other, and the front."""
+"""The retrieval measurement on nodes: the table, and the ranks that hold and ask it."""

@@ -1,21 +1,17 @@
-"""One host of the retrieval measurement: holds a shard of an embedding table; the first host asks all shards.
+"""One host's rank of the retrieval measurement: it holds a shard of an embedding table; rank 0 asks all shards.
 
-On standard input a JSON object: the token that all share and, for the host that asks, the others' addresses and ports.
+Queries are broadcast and answers gathered by torch.distributed over gloo. Scores are whole numbers, so that an answer
+is one tensor of int64: the time of the search, then rows of the whole table and their scores.
 """
 
 import argparse
-import json
-import os
-import socket
-import sys
 import time
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ...common.events import first_line, say
+from ...common import ranks as host_ranks
+from ...common.events import say
 from .. import gang
 from . import table as table_of
-from . import wire
 
 # different batches, asked in turn
 BATCHES = 16
@@ -25,59 +21,104 @@ TRIPS = 50
 CHECK_QUERIES = 4
 # a table with more values than this is checked in part, some rows of every shard
 CHECK_VALUES = 1 << 26
+# number of queries by which rank 0 ends the others
+END = -1
+# row and score of a result that a shard of fewer rows does not have
+NONE, LEAST = -1, -(1 << 62)
+
+# of one shard: rows of the whole table and their scores, (queries, k) each
+Found = Tuple[Any, Any]
+
+
+class Shard:
+    """A part of the table on this host's device, and the exchange with the other shards."""
+
+    def __init__(self, options: argparse.Namespace, torch: Any) -> None:
+        self.torch, self.options, self.dist = torch, options, torch.distributed
+        self.device = torch.device(options.device)
+        self.rank, self.count = options.rank_base, options.world_size
+        self.rows = table_of.shard(options.rows, self.rank, self.count)
+        table_of.check_memory(torch, len(self.rows), options.dim, max(options.batches), self.device)
+        self.table = table_of.make(torch, options.seed, self.rows, options.dim, self.device)
+
+    def answer(self, asked: Any, rows: int) -> Any:
+        """Return the best rows of the first `rows`, 0 for all, as one tensor; only a time if nothing was asked."""
+        torch, shape = self.torch, (len(asked), self.options.k)
+        places = torch.full(shape, NONE, dtype=torch.int64)
+        scores = torch.full(shape, LEAST, dtype=torch.int64)
+        began = time.perf_counter_ns()
+        if len(asked):
+            part = self.table[:rows] if rows else self.table
+            best, where = table_of.search(torch, part, asked.to(self.device), self.options.k)
+            places[:, : best.shape[1]] = where.cpu() + self.rows.start
+            scores[:, : best.shape[1]] = best.cpu().to(torch.int64)
+        took = torch.tensor([time.perf_counter_ns() - began])
+        return torch.cat([took, places.flatten(), scores.flatten()])
+
+    def ask(self, asked: Any, rows: int = 0) -> Tuple[int, List[Found]]:
+        """Return the slowest search in ns, and what each shard found; all search at the same time."""
+        self.broadcast(self.torch.tensor([len(asked), rows]))
+        self.broadcast(asked)
+        own = self.answer(asked, rows)
+        answers = [self.torch.empty_like(own) for _ in range(self.count)] if self.count > 1 else [own]
+        if self.count > 1:
+            self.dist.gather(own, answers)
+        found = [answer[1:].view(2, len(asked), self.options.k) for answer in answers]
+        return max(int(answer[0]) for answer in answers), [(places, scores) for places, scores in found]
+
+    def serve(self) -> None:
+        """Answer rank 0 until it ends."""
+        while True:
+            head = self.torch.empty(2, dtype=self.torch.int64)
+            self.broadcast(head)
+            queries, rows = head.tolist()
+            if queries == END:
+                return
+            asked = self.torch.empty(queries, self.options.dim)
+            self.broadcast(asked)
+            self.dist.gather(self.answer(asked, rows))
+
+    def end(self) -> None:
+        """Tell the others that no query comes any more."""
+        self.broadcast(self.torch.tensor([END, 0]))
+
+    def broadcast(self, tensor: Any) -> None:
+        """Send rank 0's tensor to all; an empty one is not sent."""
+        if self.count > 1 and tensor.numel():
+            self.dist.broadcast(tensor, 0)
 
 
 class Front:
-    """Asks all shards, its own among them, and merges what they found."""
+    """Measures all shards, its own among them, and checks them."""
 
-    def __init__(self, options: argparse.Namespace, torch: Any, shard: Any, socks: List[socket.socket]) -> None:
-        self.torch, self.options, self.shard, self.socks = torch, options, shard, socks
+    def __init__(self, shard: Shard) -> None:
+        self.torch, self.options, self.shard = shard.torch, shard.options, shard
 
-    def ask(self, asked: Any, data: bytearray, rows: int = 0) -> List[Tuple[int, Any, Any]]:
-        """Return what each shard answers, this host's own first; all search at the same time."""
-        k = self.options.k
-        request = wire.Request(len(asked), self.options.dim, k, rows, data)
-        for sock in self.socks:
-            wire.send_request(sock, request)
-        local_answer = self.shard.search(asked, k, rows)
-        return [local_answer, *(self.read(wire.receive_answer(sock)) for sock in self.socks)]
-
-    def read(self, answer: wire.Answer) -> Tuple[int, Any, Any]:
-        """Return what a shard answered: its time in ns, scores and rows."""
-        torch, count = self.torch, answer.queries * answer.results
-        places = torch.frombuffer(answer.data, dtype=torch.int64, count=count)
-        scores = torch.frombuffer(answer.data, dtype=torch.float32, count=count, offset=8 * count)
-        shape = (answer.queries, answer.results)
-        return answer.took_ns, places.view(shape), scores.view(shape)
-
-    def merged(self, answers: Sequence[Tuple[int, Any, Any]]) -> Tuple[Any, Any]:
-        """(rows, scores) of the best of all shards."""
-        places = self.torch.cat([rows for _, rows, _ in answers], dim=1)
-        scores = self.torch.cat([scores for _, _, scores in answers], dim=1)
-        best, where = self.torch.topk(scores, min(self.options.k, scores.shape[1]), dim=1)
+    def merged(self, found: Sequence[Found]) -> Found:
+        """Return the best of all shards."""
+        places = self.torch.cat([rows for rows, _ in found], dim=1)
+        scores = self.torch.cat([scores for _, scores in found], dim=1)
+        best, where = self.torch.topk(scores, min(self.options.k, self.options.rows), dim=1)
         return places.gather(1, where), best
 
-    def prepared(self, batch: int) -> List[Tuple[Any, bytearray]]:
-        """Different batches of queries, each also as the bytes that are sent."""
-        seed, dim = self.options.seed, self.options.dim
-        batches = [table_of.queries(self.torch, seed, number, batch, dim) for number in range(BATCHES)]
-        return [(queries, bytearray(table_of.to_bytes(self.torch, queries))) for queries in batches]
+    def queries(self, number: int, batch: int) -> Any:
+        """Return a batch of queries, the same in every run."""
+        return table_of.queries(self.torch, self.options.seed, number, batch, self.options.dim)
 
-    def run(self, prepared: Sequence[Tuple[Any, bytearray]], seconds: float, least: int) -> List[Tuple[int, int]]:
+    def run(self, prepared: Sequence[Any], seconds: float, least: int) -> List[Tuple[int, int]]:
         """(latency, the slowest shard's search) in ns of each batch, as many as fit into the time."""
         times: List[Tuple[int, int]] = []
         ends = time.perf_counter() + seconds
         while len(times) < least or time.perf_counter() < ends:
-            asked, data = prepared[len(times) % len(prepared)]
             began = time.perf_counter_ns()
-            answers = self.ask(asked, data)
-            self.merged(answers)
-            times.append((time.perf_counter_ns() - began, max(took_ns for took_ns, _, _ in answers)))
+            search_ns, found = self.shard.ask(prepared[len(times) % len(prepared)])
+            self.merged(found)
+            times.append((time.perf_counter_ns() - began, search_ns))
         return times
 
     def measure(self, batch: int) -> None:
         """Warmed up, then the runs of one batch size (with --turns each when it may begin), dealt to their groups."""
-        options, prepared = self.options, self.prepared(batch)
+        options, prepared = self.options, [self.queries(number, batch) for number in range(BATCHES)]
         self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
         runs: List[Tuple[List[Tuple[int, int]], float]] = []
         for number in range(options.runs):
@@ -111,31 +152,29 @@ class Front:
 
     def trip_ms(self) -> Optional[float]:
         """Return the median time until all shards have answered to nothing: what no query is faster than."""
-        if not self.socks:
+        if self.shard.count == 1:
             return None
-        nothing, trips = wire.Request(0, 0, 0, 0, bytearray()), []
+        nothing, trips = self.torch.empty(0, self.options.dim), []
         for _ in range(TRIPS):
             began = time.perf_counter_ns()
-            for sock in self.socks:
-                wire.send_request(sock, nothing)
-            for sock in self.socks:
-                wire.receive_answer(sock)
+            self.shard.ask(nothing)
             trips.append(time.perf_counter_ns() - began)
         return milliseconds(trips, 0.5)
 
-    def check(self, shards: Sequence[range]) -> None:
+    def check(self) -> None:
         """Compare a few queries with brute force over the rows of every shard, made again here."""
-        torch, options = self.torch, self.options
-        limit = min(max(map(len, shards)), max(1, CHECK_VALUES // options.dim // len(shards)))
-        asked = table_of.queries(torch, options.seed, BATCHES, CHECK_QUERIES, options.dim)
-        answers = self.ask(asked, bytearray(table_of.to_bytes(torch, asked)), limit)
+        torch, options, count = self.torch, self.options, self.shard.count
+        shards = [table_of.shard(options.rows, rank, count) for rank in range(count)]
+        limit = min(max(map(len, shards)), max(1, CHECK_VALUES // options.dim // count))
+        asked = self.queries(BATCHES, CHECK_QUERIES)
+        _, found = self.shard.ask(asked, limit)
         wrong, bests = [], []
-        for number, (rows, answer) in enumerate(zip(shards, answers)):  # noqa: B905 - Python 3.8
-            best, named_scores = brute(torch, options, rows[:limit], asked, answer[1])
+        for number, (rows, (places, scores)) in enumerate(zip(shards, found)):  # noqa: B905 - Python 3.8
+            best, named_scores = brute(torch, options, rows[:limit], asked, places)
             bests.append(best)
-            if not agrees(torch, best, named_scores, answer[1], answer[2]):
+            if not agrees(torch, best, named_scores, places, scores):
                 wrong.append(number)
-        _, scores = self.merged(answers)
+        _, scores = self.merged(found)
         best = torch.topk(torch.cat(bests, dim=1), scores.shape[1], dim=1).values
         checked = sum(min(limit, len(rows)) for rows in shards)
         say(event="checked", rows=checked, queries=len(asked), wrong=wrong, merged=bool(torch.equal(best, scores)))
@@ -143,12 +182,11 @@ class Front:
 
 def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, places: Any) -> Tuple[Any, Any]:
     """Return the best scores in these rows, and the scores of the rows named in `places`, by going through all."""
-    best = torch.full((len(asked), 0), 0.0)
-    named_scores = torch.full(places.shape, float("nan"))
+    best = torch.full((len(asked), options.k), LEAST)
+    named_scores = torch.full(places.shape, LEAST)
     for first, part in table_of.blocks(torch, options.seed, rows, options.dim):
-        scores = asked @ part.T
-        best = torch.cat([best, scores], dim=1)
-        best = torch.topk(best, min(options.k, best.shape[1]), dim=1).values
+        scores = (asked @ part.T).to(torch.int64)
+        best = torch.topk(torch.cat([best, scores], dim=1), options.k, dim=1).values
         here = (places >= first) & (places < first + len(part))
         named = scores.gather(1, (places - first).clamp(0, len(part) - 1))
         named_scores = torch.where(here, named, named_scores)
@@ -157,7 +195,8 @@ def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, plac
 
 def agrees(torch: Any, best: Any, named_scores: Any, places: Any, scores: Any) -> bool:
     """Return whether the scores are the best, are those of the rows named, and no row is named twice."""
-    once = all(len(set(row)) == len(row) for row in places.tolist())
+    named = [[place for place in row if place != NONE] for row in places.tolist()]
+    once = all(len(set(row)) == len(row) for row in named)
     return once and bool(torch.equal(best, scores)) and bool(torch.equal(named_scores, scores))
 
 
@@ -167,95 +206,37 @@ def milliseconds(values_ns: Sequence[int], share: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1e6, 6)
 
 
-class Shard:
-    """A part of the table on this host's device."""
-
-    def __init__(self, options: argparse.Namespace, torch: Any) -> None:
-        self.torch, self.options = torch, options
-        self.device = torch.device(options.device)
-        self.rows = range(options.first_row, options.end_row)
-        largest = max(options.batches)
-        table_of.check_memory(torch, len(self.rows), options.dim, largest, self.device)
-        self.table = table_of.make(torch, options.seed, self.rows, options.dim, self.device)
-
-    def search(self, asked: Any, k: int, rows: int) -> Tuple[int, Any, Any]:
-        """(ns that it took, rows of the whole table, their scores); `rows` 0 searches all."""
-        began = time.perf_counter_ns()
-        part = self.table[:rows] if rows else self.table
-        scores, places = table_of.search(self.torch, part, asked.to(self.device), k)
-        scores, places = scores.cpu(), places.cpu() + self.rows.start
-        return time.perf_counter_ns() - began, places, scores
-
-    def answer(self, sock: socket.socket, request: wire.Request) -> None:
-        """Send what was found; nothing to a request without queries, which measures the trip."""
-        if not request.queries:
-            wire.send_answer(sock, 0, 0, 0, b"")
-            return
-        asked = self.torch.frombuffer(request.data, dtype=self.torch.float32).view(request.queries, request.dim)
-        took_ns, places, scores = self.search(asked, request.k, request.rows)
-        data = table_of.to_bytes(self.torch, places) + table_of.to_bytes(self.torch, scores)
-        wire.send_answer(sock, request.queries, scores.shape[1], took_ns, data)
-
-
-def serve(options: argparse.Namespace, token: bytes, torch: Any, server: socket.socket) -> None:
-    """Answer one front until it has no more questions."""
-    shard = Shard(options, torch)
-    say_ready(shard)
-    while True:
-        sock, _ = server.accept()
-        with sock:
-            if not wire.admit(sock, token):
-                continue
-            while True:
-                request = wire.receive_request(sock)
-                if request is None:
-                    return
-                shard.answer(sock, request)
-
-
-def say_ready(shard: Shard) -> None:
-    """Say on what the shard lies."""
-    torch = shard.torch
-    name = torch.cuda.get_device_name(shard.device) if shard.device.type == "cuda" else "cpu"
-    say(event="ready", torch=torch.__version__, device=name, threads=torch.get_num_threads(), rows=len(shard.rows))
-
-
-def ask_all(options: argparse.Namespace, given: Dict[str, Any], token: bytes, torch: Any) -> None:
-    """Measure every batch size over all shards, and check them."""
-    socks: List[socket.socket] = []
-    front = Front(options, torch, Shard(options, torch), socks)
-    say_ready(front.shard)
-    for address, port in given["shards"]:
-        socks.append(wire.connect(address, port, options.address, token))
-    say(event="trip", ms=front.trip_ms())
-    for batch in options.batches:
-        front.measure(batch)
-    front.check([range(first, end) for first, end in given["rows"]])
-    for sock in socks:
-        wire.send_end(sock)
-
-
-def prepare(options: argparse.Namespace) -> Any:
-    """torch, with the threads that this host has for it."""
-    if Path("/etc/nodectl-lab").exists():  # its hosts share their cores
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # threads that wait by spinning take the cores from others
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+def run_rank(options: argparse.Namespace, _: Dict[str, str]) -> None:
+    """Hold a shard, and answer; rank 0 measures every batch size over all shards, and checks them."""
+    gang.set_environment(options)
     import torch
 
     torch.set_grad_enabled(False)
     if options.device == "cuda":
         torch.cuda.set_device(0)
-    return torch
+    if options.world_size > 1:
+        host_ranks.init_process_group(torch.distributed, options, options.rank_base)
+    shard = Shard(options, torch)
+    name = torch.cuda.get_device_name(shard.device) if shard.device.type == "cuda" else "cpu"
+    say(event="ready", torch=torch.__version__, device=name, threads=torch.get_num_threads(), rows=len(shard.rows))
+    if options.rank_base:
+        shard.serve()
+        return
+    front = Front(shard)
+    say(event="trip", ms=front.trip_ms())
+    for batch in options.batches:
+        front.measure(batch)
+    front.check()
+    shard.end()
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser()
-    for name in ("port", "first-row", "end-row", "dim", "k", "seed", "runs", "groups"):
+    gang.add_arguments(parser)
+    for name in ("rows", "dim", "k", "seed", "runs", "groups"):
         parser.add_argument("--" + name, type=int, required=True)
-    for name in ("address", "device"):
-        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--device", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--turns", action="store_true")
     parser.add_argument("--batches", type=lambda text: list(map(int, text.split(","))), required=True)
@@ -263,32 +244,8 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Hold a shard, or ask all."""
-    status = run(parse(argv))
-    # a thread of torch that wakes up while Python winds down aborts the process now and then
-    os._exit(status)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Its exit status; what went wrong is said."""
+    """Hold a shard or ask all, and end at once."""
+    options = parse(argv)
     if options.turns:
         gang.expect_turns()
-    say(event="started", pid=os.getpid())
-    given = json.load(sys.stdin)
-    token = bytes.fromhex(given["token"])
-    try:
-        if "shards" in given:
-            ask_all(options, given, token, prepare(options))
-        else:
-            with wire.listen(options.address, options.port) as server:
-                serve(options, token, prepare(options), server)
-    except table_of.MemoryLimitError as error:
-        say(event="error", text=str(error), remedy="take fewer --rows, or more hosts", peer=False)
-        return 1
-    except (ConnectionError, socket.timeout) as error:
-        say(event="error", text=first_line(error), peer=True)
-        return 1
-    except Exception as error:
-        say(event="error", text=first_line(error), peer=False)
-        return 1
-    return 0
+    return gang.main(options, run_rank)

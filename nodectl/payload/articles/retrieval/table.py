@@ -3,7 +3,6 @@
 Values are small whole numbers, so that every score is exact in float32 on every device, in whatever order it is summed.
 """
 
-import ctypes
 from typing import Any, Iterator, Tuple
 
 from ...common.machine import available_bytes
@@ -17,8 +16,9 @@ ITEM_BYTES = 4
 MEMORY_PART = 0.5
 
 
-class MemoryLimitError(Exception):
-    """The shard is larger than what may be taken."""
+def shard(rows: int, rank: int, count: int) -> range:
+    """Return the rows of a rank's shard; shards differ by one row at most."""
+    return range(rank * rows // count, (rank + 1) * rows // count)
 
 
 def block(torch: Any, seed: int, number: int, dim: int) -> Any:
@@ -59,18 +59,12 @@ def search(torch: Any, table: Any, asked: Any, k: int) -> Tuple[Any, Any]:
     return scores, places
 
 
-def to_bytes(torch: Any, tensor: Any) -> bytes:
-    """Return the bytes of a tensor of any device; not by numpy, which a node need not have."""
-    here = tensor.cpu().contiguous()
-    return ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())
-
-
 def check_memory(torch: Any, rows: int, dim: int, batch: int, device: Any) -> None:
-    """Raise MemoryLimitError if the shard would take more than its part of what is free."""
+    """Raise MemoryError if the shard would take more than its part of what is free."""
     wanted = ITEM_BYTES * (rows * dim + 2 * batch * rows)
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if free is not None and wanted > MEMORY_PART * free:
-        raise MemoryLimitError(
-            "its shard takes %.1f GiB, and %.1f GiB are free; a shard gets half of that"
-            % (wanted / 2**30, free / 2**30)
+        raise MemoryError(
+            "its shard takes %.1f GiB, and %.1f GiB are free; a shard gets half of that: "
+            "take fewer --rows, or more hosts" % (wanted / 2**30, free / 2**30)
         )
