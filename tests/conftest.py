@@ -1,5 +1,6 @@
 """What tests of several components share: the command line as a process, and one lab for all tests that need hosts."""
 
+import atexit
 import gc
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -37,6 +39,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOT = Path(__file__).resolve().parent.parent
 _STATE = _ROOT / ".state" / "tests"
+# other tests, in other processes, measure this machine too
+os.environ["NODECTL_LOCK_FOLDER"] = tempfile.mkdtemp(prefix="nodectl-locks-")
+atexit.register(shutil.rmtree, os.environ["NODECTL_LOCK_FOLDER"], ignore_errors=True)
 # those that wait stand between those that compute
 _LONGEST = (
     "test_provision.py",
@@ -185,6 +190,7 @@ def cli_env() -> dict[str, str]:
         "XDG_CONFIG_HOME": str(_STATE / "config"),
         "XDG_CACHE_HOME": str(_ROOT / ".cache"),
         "ANSIBLE_HOME": str(_STATE / "ansible"),
+        "NODECTL_LOCK_FOLDER": os.environ["NODECTL_LOCK_FOLDER"],
         "PYTHONPATH": str(_ROOT),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }

@@ -30,7 +30,6 @@ def hold(
     what: str,
     *,
     force: bool,
-    changes: bool = False,
     beside_work: bool = False,
     hosts: Sequence[Host] | None = None,
 ) -> AbstractContextManager[Holds]:
@@ -44,7 +43,6 @@ def hold(
         forks=app.forks,
         force=force,
         note=note,
-        changes=changes,
         beside_work=beside_work,
     )
 
@@ -55,7 +53,7 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
     if check:
         yield
         return
-    with hold(app, what, force=force, changes=True, beside_work=True) as holds:
+    with hold(app, what, force=force, beside_work=True) as holds:
         refuse_taken(app, holds, what, {"run": "", "hosts": {}})
         yield
 

@@ -5,7 +5,7 @@ VENV = f"{ROOT}/venv"
 LAUNCHER = f"{ROOT}/bin/nodectl-launch"
 NCCL_TESTS = f"{ROOT}/nccl-tests"
 # of what is under way; plugins/module_utils/undo has the same, for the nodes
-TRIALS = "/var/lib/nodectl/trials"
+TRIALS = "/run/nodectl-trial"
 # for a POSIX shell on the node; payload/jobs/folder.py computes the same. A start file may have taken HOME away
 HOME_FOLDER = "${HOME:-$(getent passwd $(id -u) | cut -d: -f6)}"
 STATE_FOLDER = f"${{XDG_STATE_HOME:-{HOME_FOLDER}/.local/state}}/nodectl"

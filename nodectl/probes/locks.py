@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import secrets
 import shlex
@@ -13,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from nodectl.common.process import controller, has_ended, operator
+from nodectl.common.process import operator
 from nodectl.facts.base import read_fact
 from nodectl.facts.gpus import GPUS_FACT, REPORT, Gpus
 from nodectl.facts.services import SLURM_FACT, SlurmNode
@@ -31,7 +29,7 @@ from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
-CHECK = "lock"
+CHECK, _JOB = "lock", "job"
 _HOLD_S = 45.0
 _STOP_S = 2.0
 _SHOWN = 4
@@ -75,28 +73,26 @@ def held(
     forks: int,
     force: bool,
     note: Note,
-    changes: bool = False,
     beside_work: bool = False,
 ) -> Iterator[Holds]:
     """Hold the lock of each host that can be reached, from here to the end of the block.
 
-    `changes`: the hosts are changed, so that nobody of any login may be there; `beside_work`: jobs and processes on
-    their GPUs are no reason to refuse. A host that does not answer is left to what is run on it, which will say so.
+    `beside_work`: jobs and processes on their GPUs are no reason to refuse; otherwise a job of nodectl is one also with
+    `force`. A host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
-    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose, *["--changes"] * changes]
-    args += ["--controller", json.dumps(controller(os.getpid()))]
+    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose]
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:
-        taker = _Taker(transport, host, args, holders)
-        if beside_work:
-            return taker.refusal()
-        return _refusals(taker)
+        holder = Background(transport, host, "probes.locks", args, timeout_s=None)
+        holders.append(holder)
+        return _not_held(holder) if beside_work else _refusals(transport, host, holder)
 
     try:
         refusals = dict(fan_out(hosts, take, forks))
         findings = tuple(finding for host in hosts for finding in refusals[host])
+        force = force and not any(finding.subject == _JOB for finding in findings)
         if force and findings:
             findings = tuple(replace(finding, status=Status.WARNING, remedy="") for finding in findings)
             note(f"going on (--force) on {len({finding.host for finding in findings})} hosts that are not free")
@@ -105,41 +101,11 @@ def held(
         _release(transport, holders)
 
 
-class _Taker:
-    """An attempt to take the lock of one host; the `last` one counts."""
-
-    def __init__(self, transport: Transport, host: Host, args: Sequence[str], holders: list[Background]) -> None:
-        self.transport, self.host, self.args, self.holders = transport, host, args, holders
-        self.last = self._begin()
-
-    def _begin(self, *more: str) -> Background:
-        holder = Background(self.transport, self.host, "probes.locks", [*self.args, *more], timeout_s=None)
-        self.holders.append(holder)
-        return holder
-
-    def refusal(self) -> list[Finding]:
-        """Return why the host is not ours, waited for; a run that has ended on this machine is relieved.
-
-        A host whose link was cut keeps the lock of one that is long gone, until its sshd notices.
-        """
-        if self.last.events.wait("held", _HOLD_S):
-            return []
-        for busy in self.last.events.of("busy"):
-            run = busy.get("run") or {}
-            if run.get("token") and has_ended(run.get("controller") or {}):
-                self.holders.remove(self.last)
-                self.last = self._begin("--stale", run["token"])
-                return [] if self.last.events.wait("held", _HOLD_S) else _not_held(self.last)
-        return _not_held(self.last)
-
-
-def _refusals(taker: _Taker) -> list[Finding]:
+def _refusals(transport: Transport, host: Host, holder: Background) -> list[Finding]:
     """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
-    host = taker.host
-    recording = collect(taker.transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
-    findings = taker.refusal()
-    events = taker.last.events
-    jobs = [job for event in events.of("held") + events.of("busy") for job in event["jobs"]]
+    recording = collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
+    findings = _not_held(holder)
+    jobs = [job for event in holder.events.of("held") + holder.events.of("busy") for job in event["jobs"]]
     findings += [_job(host.name, job) for job in jobs]
     if isinstance(recording, Recording):
         findings += [*_gpu_processes(recording), *_allocation(recording)]
@@ -147,7 +113,10 @@ def _refusals(taker: _Taker) -> list[Finding]:
 
 
 def _not_held(holder: Background) -> list[Finding]:
+    """Return why the host is not ours; waits for its answer."""
     host, events = holder.host.name, holder.events
+    if events.wait("held", _HOLD_S):
+        return []
     if busy := events.of("busy"):
         if lock := busy[0].get("unknown"):
             remedy = f"as root there, `fuser -v {shlex.quote(str(lock))}` names the process"
@@ -167,15 +136,14 @@ def _holder(busy: Event) -> str:
     text = one_line(busy.get("operator") or "another nodectl") + (f" for '{one_line(purpose)}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:
         text += f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    # the kernel's word, beside what that login says of itself
-    return f"{text} (login {one_line(busy['login'])})" if busy.get("login") else text
+    return text
 
 
 def _job(host: str, job: dict[str, str]) -> Finding:
     name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
     actual = f"runs nodectl's job {name} of {operator} ({script})"
-    remedy = f"wait for it (`nodectl jobs show {name}`), leave the host out with --limit, or go on with --force"
-    return _refusal(host, "job", actual, remedy=remedy)
+    remedy = f"wait for it (`nodectl jobs show {name}`), end it with `nodectl jobs stop {name}`, or use --limit"
+    return _refusal(host, _JOB, actual, remedy=remedy)
 
 
 def _gpu_processes(recording: Recording) -> Iterator[Finding]:

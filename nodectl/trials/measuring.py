@@ -10,14 +10,33 @@ from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
+from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
-from nodectl.transport.base import Transport
+from nodectl.transport.base import Call, CallTransport, Transport
 from nodectl.trials.verdict import MIN_PAIRS
 
 TRAINING = "training"
+
+
+@dataclass(slots=True)
+class WithEnvironment(CallTransport):
+    """A transport whose commands get the variables of `environment`, which has them by the host's name."""
+
+    inner: Transport
+    environment: Mapping[str, Mapping[str, str]]
+
+    def call(self, call: Call) -> CommandResult:
+        """Run the call's command with the host's variables."""
+        words = [f"{name}={value}" for name, value in sorted(self.environment.get(call.host.name, {}).items())]
+        argv = ["env", *words, *call.argv] if words else call.argv
+        return self.inner.run(call.host, argv, timeout_s=call.timeout_s, stdin=call.stdin, on_output=call.on_output)
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self.inner.close()
 
 
 @dataclass(slots=True)

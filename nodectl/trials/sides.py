@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nodectl.common.nodeset import fold
+from nodectl.common.resources import node_module
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import OWN
@@ -14,6 +16,9 @@ from nodectl.profiles.host import of_variables
 from nodectl.profiles.overrides import NCCL_ENV
 from nodectl.profiles.resolve import Resolved, load_profile
 from nodectl.profiles.schema import Tuning
+
+# they wait for a reset of the GPU
+_NOT_LIVE = ("ecc", "mig")
 
 
 def sides_of(names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -30,9 +35,44 @@ def refuse_impossible(profile: str, hosts: Sequence[Host], folders: Sequence[Pat
     """Raise ProfileError if a host cannot have this profile: it is missing, malformed or incompatible."""
     for host in hosts:
         try:
-            _resolved_as(profile, host, folders, pins=host.variables.get(NCCL_ENV))
+            _resolved_as(profile, host, folders)
         except ProfileError as error:
             raise ProfileError(f"{profile} on {host.name}: {error.message}", error.remedy) from error
+
+
+def refuse_not_live(baseline: str, candidates: Sequence[str], hosts: Sequence[Host], folders: Sequence[Path]) -> None:
+    """Raise UsageError if a candidate needs a value that a trial cannot set live, or cannot take back."""
+    for host in hosts:
+        usual, filed = _resolved_as(baseline, host, folders).tuning.gpu, nccl_environment(OWN, host, folders)
+        for name in candidates:
+            wanted = _resolved_as(name, host, folders).tuning.gpu
+            for field in _NOT_LIVE:
+                if getattr(usual, field) != getattr(wanted, field):
+                    raise UsageError(
+                        f"{name} on {host.name}: gpu {field} needs a reset or a reboot; a trial sets live values only",
+                        f"take {field} from the profile, or provision it and compare: `nodectl probe --compare`",
+                    )
+        for name in (baseline, *candidates):
+            for variable in sorted(set(filed) - set(_resolved_as(name, host, folders).nccl_env)):
+                if not _is_number(variable):
+                    raise UsageError(
+                        f"{name} on {host.name}: its nccl.conf sets {variable}, which a measurement cannot unset",
+                        f"name it in {name}, too, or provision the hosts with {name} first",
+                    )
+
+
+def nccl_environment(profile: str, host: Host, folders: Sequence[Path]) -> Mapping[str, str]:
+    """Return NCCL's variables for a measurement with the profile, which go before the host's nccl.conf.
+
+    A number that only the file sets is empty: NCCL then takes its default.
+    """
+    filed = _resolved_as(OWN, host, folders).nccl_env
+    return {**dict.fromkeys(filed, ""), **_resolved_as(profile, host, folders).nccl_env}
+
+
+def _is_number(name: str) -> bool:
+    known = node_module("nccl_variables").variable(name)
+    return known is not None and re.fullmatch(r"int|\d+\.\.\d*", known.values) is not None
 
 
 def overruled(profile: str, hosts: Sequence[Host], folders: Sequence[Path]) -> list[str]:
@@ -57,11 +97,12 @@ def _pinned(profile: str, host: Host, folders: Sequence[Path]) -> list[str]:
     if not set_here:
         return []
     tried = _resolved_as(profile, host, folders, pins={}).nccl_env
-    in_force = _resolved_as(profile, host, folders, pins=pins).nccl_env
+    in_force = _resolved_as(profile, host, folders).nccl_env
     return sorted(name for name in set_here if tried.get(name) != in_force.get(name))
 
 
-def _resolved_as(profile: str, host: Host, folders: Sequence[Path], pins: Any) -> Resolved:
-    """Return what the host would be with the profile, and with `pins` as its `nodectl_nccl_env`."""
+def _resolved_as(profile: str, host: Host, folders: Sequence[Path], pins: Any = None) -> Resolved:
+    """Return what the host would be with the profile, and with `pins` if they are not its own `nodectl_nccl_env`."""
     names = {} if profile == OWN else {"tuning": profile}
+    pins = host.variables.get(NCCL_ENV) if pins is None else pins
     return of_variables({**host.variables, NCCL_ENV: pins}, names=names, extra_dirs=folders)

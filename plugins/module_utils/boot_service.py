@@ -25,6 +25,7 @@ ARGUMENTS = {
     **{name: {"type": "path", "required": True} for name in ("program", "settings", "unit")},
     **{name: {"type": "str", "default": ""} for name in ("program_text", "unit_text")},
     "state": {"type": "str", "choices": ["look", "set"], "required": True},
+    "trial": {"type": "str", "default": ""},
 }
 
 
@@ -51,11 +52,12 @@ def set_all(
 ) -> list[Change]:
     """Put the files, then the live values; what changed. A run killed between them is finished by the next.
 
-    `todo` is run after the files have changed, `execute` runs one command and says why it failed.
+    `todo` is run after the files have changed, `execute` runs one command and says why it failed. A trial has no
+    `files`: a reboot undoes what it sets.
     """
     if not module.check_mode:
         held.begin(entries)
-    changes = converge(module, os.path.basename(module.params["unit"]), files)
+    changes = converge(module, os.path.basename(module.params["unit"]), files) if files else []
     if not module.check_mode:
         reasons = [reason for reason in map(execute, todo) if reason]
         if reasons:

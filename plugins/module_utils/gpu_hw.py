@@ -195,14 +195,18 @@ def execute(run: Run, command: list[str]) -> str:
     if command[0] == "nvidia-smi" and command[3][1:] in ("lgc", "rgc", "lmc", "rmc"):
         smi, option, mhz = command[:3], command[3], "".join(command[4:]).partition(",")[0]
         if reason and option in ("-lgc", "-rgc"):  # before Volta a GPU has application clocks alone
-            memory = run([*smi, "--query-gpu=clocks.max.memory", "--format=csv,noheader,nounits"])[1].strip()
-            old = ["-ac", f"{memory},{mhz}"] if mhz else ["-rac"]
-            reason = reason if execute(run, [*smi, *old]) else ""
+            reason = reason if execute(run, [*smi, *application_clocks(run, smi, mhz)]) else ""
         if not reason:
             locks = read_locks()
             locks.setdefault(command[2], {})["clocks" if option.endswith("gc") else "memory_clock"] = mhz
             locks_file().write_text(json.dumps(locks), encoding="utf-8")
     return reason and f"{' '.join(command)}: {reason}"
+
+
+def application_clocks(run: Run, smi: list[str], mhz: str) -> list[str]:
+    """Return the options that stand for -lgc, and -rgc without a clock, before Volta."""
+    memory = run([*smi, "--query-gpu=clocks.max.memory", "--format=csv,noheader,nounits"])[1].strip() if mhz else ""
+    return ["-ac", f"{memory},{mhz}"] if mhz else ["-rac"]
 
 
 def not_held(run: Run, wanted: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of a node, for plays and for `nodectl` itself, whose payload has this file too: they exclude each other.
+"""The lock of a node, for plays and for `nodectl` itself, whose payload has this file too: one file, one flock.
 
-The lock is the kernel's (flock). A process of ours holds it from one task of a play to the next. It ends when it is
-told to, and some time after the connection that started it has gone: what a killed run leaves means nothing then.
+The kernel frees it when the holder's process ends. What the file says about the holder is for people only.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import fcntl
 import glob
 import json
 import os
-import pwd
 import re
 import signal
 import stat
@@ -21,175 +19,102 @@ import time
 from contextlib import suppress
 from typing import Any
 
-# where every login may write and none may remove what is another's; the first that is so
+# where every login may write and none may remove another's file; the first such folder counts
 COMMON_FOLDERS = ("/run/lock", "/tmp")  # noqa: S108 - one name for all is meant
+TRIALS = "/run/nodectl-trial"
 LONGEST = 4096
-WAIT_S = 5.0
+WAIT_S = 3.0
 POLL_S = 0.1
-# a connection that nothing uses is closed by ssh after a minute; other hosts may keep a run busy for longer
-GRACE_S = 900
-# keeps the lock until another token stands in its login's claim, or nobody is connected any more
+# holds the descriptor that it inherits until its connection has gone
 _HOLD = """
-import json, sys, time
-claim, token, grace_s = sys.argv[2], sys.argv[3], float(sys.argv[4])
+import sys, time
 def started(pid):
     try:
-        with open("/proc/%d/stat" % pid) as stat:
+        with open("/proc/%s/stat" % pid) as stat:
             return stat.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
-seen, at = None, time.monotonic()
-while True:
-    try:
-        with open(claim, "rb") as file:
-            holder = json.loads(file.read(4096).decode())
-    except (OSError, ValueError):
-        holder = {"token": token}
-    if holder.get("token") != token:
-        sys.exit()
-    pid, start = holder.get("connection") or (0, "")
-    if holder.get("renewed") != seen or (start and started(pid) == start):
-        seen, at = holder.get("renewed"), time.monotonic()
-    if time.monotonic() - at > grace_s:
-        sys.exit()
+while started(sys.argv[1]) == sys.argv[2]:
     time.sleep(0.5)
 """
 
 
-def host_name() -> str:
-    """Return the host's name as a part of a file's."""
-    return re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_"
-
-
-def lock_path(folders: tuple[str, ...] = ()) -> str | None:
+def lock_path(folder: str = "") -> str | None:
     """Return the lock's path, the same for every login; None if there is no folder for it."""
-    for folder in folders or COMMON_FOLDERS:
-        if os.path.isdir(folder) and os.stat(folder).st_mode & 0o1002 == 0o1002:
-            return os.path.join(folder, "nodectl-%s.lock" % host_name())
+    name = "nodectl-%s.lock" % (re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_")
+    named = folder or os.environ.get("NODECTL_LOCK_FOLDER")
+    if named:
+        return os.path.join(named, name)
+    for common in COMMON_FOLDERS:
+        if os.path.isdir(common) and os.stat(common).st_mode & 0o1002 == 0o1002:
+            return os.path.join(common, name)
     return None
 
 
-def take(path: str, mine: dict[str, Any], stale: str = "", grace_s: float = GRACE_S) -> dict[str, Any] | None:
-    """Return None once the run holds it, else who has it; a holder whose token is `stale` has ended: it is relieved."""
+def take(path: str, mine: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return (the locked file, {}), or (-1, the holder); the holder is {} if it is this very run, by its `token`."""
     file = open_lock(path)
-    try:
-        until = time.monotonic() + WAIT_S
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                holders = claims(path)
-            ours = [claim for claim in holders if claim["uid"] == os.geteuid() and claim.get("token") == mine["token"]]
-            if ours:  # an earlier play of the run took it
-                write_claim(path, {**mine, **{name: ours[0].get(name) for name in ("since", "pid", "start")}})
-                return None
-            if stale and any(relieve(claim) for claim in holders if claim.get("token") == stale):
-                until = time.monotonic() + WAIT_S
-            elif time.monotonic() > until:
-                return holders[0] if holders else {"unknown": path}
-            time.sleep(POLL_S)
-        argv = [
-            sys.executable,
-            "-c",
-            _HOLD,
-            str(file),
-            claim_path(path, os.geteuid()),
-            str(mine["token"]),
-            str(grace_s),
-        ]
-        quiet = subprocess.DEVNULL
-        write_claim(path, {**mine, "pid": 0})  # what a former holder left there would end the new one
-        keeper = subprocess.Popen(  # it is nobody's child soon
-            argv, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=(file,), start_new_session=True, cwd="/"
-        )
-        write_claim(path, {**mine, "pid": keeper.pid, "start": started(keeper.pid)})
-        return None
-    finally:
-        os.close(file)
-
-
-def let_go(path: str, token: str) -> None:
-    """Free what this run holds before this returns; what another holds stays."""
-    ours = [claim for claim in claims(path) if claim["uid"] == os.geteuid() and claim.get("token") == token]
-    if not ours or not relieve(ours[0]):
-        return
     until = time.monotonic() + WAIT_S
-    while started(ours[0]["pid"]) == ours[0]["start"] and time.monotonic() < until:
+    while True:
+        holder = trial_left()
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = holder_of(file) or {"unknown": path}
+        if not holder:
+            # on a full disk it holds without a word
+            with suppress(OSError):
+                os.ftruncate(file, 0)
+                os.pwrite(file, json.dumps({**mine, "since": time.time()}).encode()[:LONGEST], 0)
+            return file, {}
+        is_ours = holder.get("token") == mine["token"]
+        if is_ours or time.monotonic() > until:
+            os.close(file)
+            return -1, {} if is_ours else holder
+        fcntl.flock(file, fcntl.LOCK_UN)
         time.sleep(POLL_S)
 
 
-def claim_path(path: str, uid: int) -> str:
-    """Return where a login says who it holds the lock for: one file a login, that only it can write."""
-    return "%s.%d" % (path, uid)
+def trial_left() -> dict[str, Any]:
+    """Return whose trial's values are still on this host: its timer has not restored them yet."""
+    for path in glob.glob(os.path.join(TRIALS, "*", "about.json")):
+        with suppress(OSError, ValueError), open(path, encoding="utf-8") as stream:
+            about: dict[str, Any] = json.load(stream)
+            return about
+    return {}
 
 
-def claims(path: str) -> list[dict[str, Any]]:
-    """Return what logins say whose process lives, newest first; `login` is the file's owner, whatever stands in it."""
-    living = []
-    for place in glob.glob(glob.escape(path) + ".*"):
-        try:
-            file = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            status, claim = os.fstat(file), holder_of(file)
-        finally:
-            os.close(file)
-        pid, start, since = claim.get("pid"), claim.get("start"), claim.get("since")
-        by_owner = stat.S_ISREG(status.st_mode) and place == claim_path(path, status.st_uid)
-        if by_owner and isinstance(pid, int) and pid > 1 and start and started(pid) == start:
-            since = since if isinstance(since, (int, float)) else 0
-            living.append({**claim, "since": since, "uid": status.st_uid, "login": _login(status.st_uid)})
-    return sorted(living, key=lambda claim: claim["since"], reverse=True)
+def hold(path: str, mine: dict[str, Any]) -> dict[str, Any]:
+    """Hold it from one task of a play to the next: by a process that ends with the connection. Return the holder."""
+    file, holder = take(path, mine)
+    if file >= 0:
+        argv = [sys.executable, "-c", _HOLD, *connection(), _mark(mine["token"])]
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(  # it is nobody's child soon
+            argv, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=(file,), start_new_session=True, cwd="/"
+        )
+        os.close(file)
+    return holder
 
 
-def relieve(claim: dict[str, Any]) -> bool:
-    """End the process that a login's claim names, where it is that login's; False if this login may not."""
-    try:
-        with open("/proc/%d/status" % claim["pid"], encoding="utf-8", errors="replace") as text:
-            uids = [line.split()[2] for line in text if line.startswith("Uid:")]
-        if uids != [str(claim["uid"])]:
-            return False
-        os.kill(claim["pid"], signal.SIGTERM)
-    except (OSError, IndexError):
-        return False
-    return True
+def let_go(token: str) -> None:
+    """End this login's process that holds the lock for a run, before this returns."""
+    for place in glob.glob("/proc/[0-9]*"):
+        with suppress(OSError, ValueError), open(os.path.join(place, "cmdline"), "rb") as stream:
+            is_ours = os.stat(place).st_uid == os.geteuid()
+            if is_ours and stream.read().split(b"\0")[-2:-1] == [_mark(token).encode()]:
+                os.kill(int(os.path.basename(place)), signal.SIGKILL)
+                while os.path.exists(os.path.join(place, "exe")):
+                    time.sleep(POLL_S / 10)
 
 
-def write_claim(path: str, claim: dict[str, Any]) -> None:
-    """Say who holds the lock, as this login; if that cannot be written the lock holds without it."""
-    place = claim_path(path, os.geteuid())
-    aside = "%s.new%d" % (place, os.getpid())
-    with suppress(OSError):
-        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.fchmod(file, 0o644)
-            os.write(file, json.dumps(claim).encode()[:LONGEST])
-        finally:
-            os.close(file)
-        os.replace(aside, place)
+def _mark(token: str) -> str:
+    return "nodectl-lock=" + token
 
 
-def _login(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def started(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks; empty if there is none."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
-            return text.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def connection() -> tuple[int, str]:
-    """Return the nearest process above us that is a login's sshd, or Ansible's own, and its start; (0, "") for none."""
-    pid, nearest = os.getppid(), (0, "")
+def connection() -> tuple[str, str]:
+    """Return the nearest process above us that is a login's sshd, or Ansible's own, and its start."""
+    pid, nearest = os.getppid(), ("0", "none")
     while pid > 1:
         try:
             with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
@@ -200,9 +125,9 @@ def connection() -> tuple[int, str]:
             break
         name, fields = head.partition("(")[2], rest.split()
         if name.startswith("sshd"):
-            return pid, fields[19]
+            return str(pid), fields[19]
         if "ansible" in cmdline.replace("\0", " "):
-            nearest = (pid, fields[19])
+            nearest = (str(pid), fields[19])
         pid = int(fields[1])
     return nearest
 
@@ -225,11 +150,11 @@ class NoLockError(Exception):
 
 
 def open_lock(path: str) -> int:
-    """Open what everybody may lock and nobody else may write; NoLockError where something else is there."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    """Open what everybody may lock and write; raise NoLockError if something else is there."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
-        os.fchmod(file, 0o644)
+        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+        os.fchmod(file, 0o666)
         return file
     except FileExistsError:
         refuse_other(path)
@@ -238,7 +163,7 @@ def open_lock(path: str) -> int:
 
 
 def refuse_other(path: str) -> None:
-    """Raise NoLockError if the lock's place has something else than a plain file that everybody may read."""
+    """Raise NoLockError if the lock's place has something else than a plain file that everybody may write."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -248,10 +173,10 @@ def refuse_other(path: str) -> None:
         what = "is a link to %s" % one_line(os.readlink(path))
     elif not stat.S_ISREG(mode) or status.st_nlink != 1:
         what = "has another name too" if stat.S_ISREG(mode) else "is not a plain file"
-    elif not os.access(path, os.R_OK):
-        what = "may not be read"
+    elif not os.access(path, os.W_OK):
+        what = "may not be written"
     if what:
-        text = "the machine's lock %s %s, and is of login %s" % (path, what, _login(status.st_uid))
+        text = "the machine's lock %s %s, and is of user %d" % (path, what, status.st_uid)
         raise NoLockError(text, "remove it: as root or that login there, `rm -r %s`" % path)
 
 

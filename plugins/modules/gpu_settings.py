@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, gpu_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import read_value, systemd_runs, warn_not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import changing
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import Trial
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     Gpu = dict[str, str]
@@ -71,13 +75,34 @@ def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
     return todo
 
 
-def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> None:
-    """Files and live values; the module ends here."""
+def former(run: Run, gpus: list[Gpu], todo: list[list[str]]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return ({file: text}, {name: command}) that undo these commands of nvidia-smi and setpci."""
+    commands, fields = {}, {option: field for field, option in gpu_hw.OPTIONS.items()}
+    now = {gpu["uuid"]: gpu_hw.settings(gpu) for gpu in gpus}
+    for smi, option in ((argv[:3], argv[3]) for argv in todo):
+        if smi[0] == "setpci":
+            register = option.partition("=")[0]
+            commands[f"acs {smi[2]}"] = [*smi, f"{register}={run([*smi, register])[1].strip()}"]
+            continue
+        uuid, field = smi[2], fields[option.replace("-r", "-l")]
+        value = now[uuid][field]
+        for argv in gpu_hw.setting_commands(uuid, {field: value}, {field: ""} if value else {field: "locked"}):
+            if field == "clocks":  # before Volta a GPU has application clocks alone
+                old = shlex.join([*smi, *gpu_hw.application_clocks(run, smi, value)])
+                refused = "grep -qiE 'not supported|^Unable to'"
+                argv = ["sh", "-c", f"{shlex.join(argv)} | {refused} && {old}; true"]
+            commands[f"{uuid} {field}"] = argv
+    locks = str(gpu_hw.locks_file())
+    return {locks: read_value(locks) or "{}"} if commands else {}, commands
+
+
+def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], trial: Trial | None) -> None:
+    """Files and live values; the module ends here. A trial writes no file."""
     params, run = module.params, boot_service.runner(module)
     warn_not_settable(
         module, not_settable(gpus, wanted, bool(shutil.which("lspci") and shutil.which("setpci")), gpu_hw.virtual())
     )
-    held = Held(params["record"])
+    held = Held(trial.record(params["record"]) if trial else params["record"])
     entries = held_entries(gpus, wanted, held.before)
     now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in gpu_hw.settings(gpu).items()}
     given_up = given_back(gpus, held.unwanted(entries, now.get))
@@ -93,6 +118,11 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any]) -> N
     }
 
     todo = given_up + (gpu_hw.commands(run, wanted) if useful else [])
+    if trial:
+        files = {}
+        # what another side of the trial has switched off
+        todo += [argv for name, argv in trial.commands().items() if name.startswith("acs ") and wanted["acs"] is None]
+        trial.keep(*former(run, gpus, todo))
     diff = boot_service.set_all(module, files, held, entries, todo, lambda argv: gpu_hw.execute(run, argv))
     if todo and not module.check_mode and (reasons := gpu_hw.not_held(run, wanted)):
         module.fail_json(msg="; ".join(reasons))
@@ -123,13 +153,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted, run = {name: module.params["wanted"][name] for name in options}, boot_service.runner(module)
+    if module.params["trial"]:  # these wait for a reset of the GPU
+        wanted = {**wanted, "ecc": None, "mig": None}
     asked = any(value is not None for value in wanted.values())
     gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
     reasons = refusals(run, gpus, wanted)
     if reasons:
         module.fail_json(msg="; ".join(reasons))
     if module.params["state"] == "set":
-        set_all(module, gpus, wanted)
+        with changing(module) as trial:
+            set_all(module, gpus, wanted, trial)
     module.exit_json(changed=False)
 
 

@@ -15,9 +15,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, kernel_values
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path, warn_not_settable, write_value
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import changing
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import Trial
 
     Setting = dict[str, Any]
     Entries = dict[str, dict[str, str]]
@@ -64,7 +67,7 @@ def read_live(key: str, root: str) -> Live:
     return Live(value)
 
 
-def plan(settings: list[Setting], held: Held, read: Callable[[str], Live], live_only: bool = False) -> Plan:
+def plan(settings: list[Setting], held: Held, read: Callable[[str], Live], trial: bool = False) -> Plan:
     """Pure: what these settings make of a host of which `read(key)` is the state.
 
     What is asked for is always in the drop-in, also where the live kernel has it: by `sysctl -w`, it would be gone at
@@ -80,7 +83,7 @@ def plan(settings: list[Setting], held: Held, read: Callable[[str], Live], live_
             done.refusals.append(f"{key}: {live.reason}; correct its name, or load first what brings it")
         elif live.kind == NO_KEY:
             done.refusals.append(f"{key} is no kernel setting: {live.reason}")
-        elif live.kind == kernel_values.LATER and live_only:
+        elif live.kind == kernel_values.LATER and trial:
             done.refusals.append(f"{key}: a trial sets live values only, and {live.reason}; load or create it first")
         elif live.kind == kernel_values.LATER:
             done.lasting[key] = wanted
@@ -150,36 +153,47 @@ def overruled(file: str, text: str, settings: list[Setting]) -> list[str]:
     return warnings
 
 
-def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
+def converge(module: AnsibleModule, read: Callable[[str], Live], trial: Trial | None) -> None:
     """Record, then set the kernel, then write the file; a run killed between them is finished by the next.
 
-    The file never has what the kernel refuses.
+    The file never has what the kernel refuses. In a trial there is no file: a reboot undoes what is set.
     """
-    path, held = module.params["file"], Held(module.params["record"])
-    changes, entries, lasting, report, warnings, refusals = plan(
-        module.params["settings"], held, read, module.params["live_only"]
-    )
+    path, record = module.params["file"], module.params["record"]
+    held = Held(trial.record(record) if trial else record)
+    changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read, bool(trial))
     if refusals:
         module.fail_json(msg="; ".join(refusals) + ": nothing was changed")
     warn_not_settable(module, warnings)
-    old, new = files.read_text(path), drop_in(lasting)
     former = {key: read(key).value for key in changes}
     if not module.check_mode:
         before = dict(held.entries)
+        if trial:
+            root = module.params["root"]
+            trial.keep({sysctl_path(key, root): value for key, value in former.items()}, {})
         held.begin(entries)
         reason = apply_live(module.params["root"], changes, former)
         if reason:
             held.settle(before)
             module.fail_json(msg=f"{reason}: nothing was changed")
+    diff = [files.difference("live kernel", as_lines(former), as_lines(changes))]
+    if not trial:
+        diff = [*write_file(module, path, drop_in(lasting)), *diff]
+    if not module.check_mode:
+        held.settle(entries)
+    module.exit_json(changed=any(part["before"] != part["after"] for part in diff), report=report, diff=diff)
+
+
+def write_file(module: AnsibleModule, path: str, new: str) -> list[dict[str, str]]:
+    """Write the drop-in, or remove it if it has nothing to say; return the difference."""
+    old = files.read_text(path)
+    if not module.check_mode:
         if new and new != old:
             files.write_text(path, new)
         elif old and not new:
             os.unlink(path)
-        held.settle(entries)
     for warning in overruled(path, new, module.params["settings"]):
         module.warn(warning)
-    diff = [files.difference(path, old, new), files.difference("live kernel", as_lines(former), as_lines(changes))]
-    module.exit_json(changed=old != new or bool(changes), report=report, diff=diff)
+    return [files.difference(path, old, new)]
 
 
 def main() -> None:
@@ -196,13 +210,14 @@ def main() -> None:
             "file": {"type": "path", "required": True},
             "record": {"type": "path", "required": True},
             "root": {"type": "path", "default": "/proc/sys"},
-            "live_only": {"type": "bool", "default": False},
+            "trial": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     for setting in module.params["settings"]:
         setting["key"] = kernel_values.dotted(setting["key"])
-    converge(module, lambda key: read_live(key, module.params["root"]))
+    with changing(module) as trial:
+        converge(module, lambda key: read_live(key, module.params["root"]), trial)
 
 
 if __name__ == "__main__":

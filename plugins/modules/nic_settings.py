@@ -12,10 +12,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, nic_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import read_value, systemd_runs, warn_not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import changing
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import Trial
 
     Run = Callable[[list[str]], tuple[int, str, str]]
 
@@ -23,11 +26,11 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 class Interfaces:
     """The interfaces that the settings are for, as they are now."""
 
-    def __init__(self, module: AnsibleModule) -> None:
+    def __init__(self, module: AnsibleModule, trial: Trial | None) -> None:
         self.run: Run = boot_service.runner(module)
         self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
         self.asked = any(self.wanted.values())
-        self.held = Held(module.params["record"])
+        self.held = Held(trial.record(module.params["record"]) if trial else module.params["record"])
         self.links = nic_hw.links(self.run) if self.asked or self.held.entries else {}
         self.session = nic_hw.session_interface(self.run, nic_hw.session_address()) if self.asked else ""
         named = module.params["interfaces"]
@@ -98,6 +101,21 @@ class Interfaces:
                 todo.append(["ip", "link", "set", "dev", key.split("/")[4], "mtu", value])
         return todo
 
+    def former(self, todo: list[list[str]]) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """Return ({kernel file: value}, {name: command}) that undo these commands."""
+        values: dict[str, str] = {}
+        commands = {}
+        for argv in todo:
+            if argv[0] == "write":
+                values[argv[1]] = read_value(argv[1]) or argv[2]
+            elif argv[0] == "ip":
+                commands[f"mtu {argv[4]}"] = [*argv[:-1], str(self.links[argv[4]]["mtu"])]
+            else:  # ethtool -G NAME RING SIZE …
+                now, changed = self.now(f"rings {argv[2]}"), argv[3::2]
+                words = [word for ring in changed for word in (ring, now[ring])]
+                commands[" ".join(["rings", argv[2], *changed])] = [*argv[:3], *words]
+        return values, commands
+
 
 def mtu_key(name: str) -> str:
     """Return the kernel's file of an interface's MTU."""
@@ -114,9 +132,9 @@ def balancer_runs(run: Run) -> bool:
     return systemd_runs() and run(["systemctl", "is-active", "--quiet", "irqbalance.service"])[0] == 0
 
 
-def set_all(module: AnsibleModule, nics: Interfaces) -> None:
-    """Files and live values; the module ends here."""
-    params, stop = module.params, module.params["irqbalance"] == "stop"
+def set_all(module: AnsibleModule, nics: Interfaces, trial: Trial | None) -> None:
+    """Files and live values; the module ends here. A trial leaves irqbalance alone, and writes no file."""
+    params, stop = module.params, module.params["irqbalance"] == "stop" and not trial
     warn_not_settable(module, nics.not_settable(stop))
     settings, entries = nics.settings(stop), nics.entries()
     given_back = nics.given_back(entries)
@@ -132,6 +150,9 @@ def set_all(module: AnsibleModule, nics: Interfaces) -> None:
     todo += given_back
     for name in nics.names:
         todo += nic_hw.commands(nics.run, name, settings, nics.links[name])
+    if trial:
+        files = {}
+        trial.keep(*nics.former(todo))
     diff = boot_service.set_all(module, files, nics.held, entries, todo, lambda argv: nic_hw.execute(nics.run, argv))
     module.exit_json(changed=bool(diff), interfaces=nics.names, diff=diff)
 
@@ -151,13 +172,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    nics = Interfaces(module)
-    refusals = nics.refusals()
-    if refusals:
-        module.fail_json(msg="; ".join(refusals))
-    if module.params["state"] == "set":
-        set_all(module, nics)
-    module.exit_json(changed=False, interfaces=nics.names)
+    with changing(module) as trial:
+        nics = Interfaces(module, trial)
+        refusals = nics.refusals()
+        if refusals:
+            module.fail_json(msg="; ".join(refusals))
+        if module.params["state"] == "set":
+            set_all(module, nics, trial)
+        module.exit_json(changed=False, interfaces=nics.names)
 
 
 if __name__ == "__main__":

@@ -17,42 +17,31 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
 
 def main() -> None:
-    """Take it, renew it or let go of it; never `changed`."""
-    text = {"type": "str", "default": ""}
+    """Take it or let go of it; never `changed`."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["held", "free"], "required": True},
             "run": {"type": "str", "required": True},
-            "by": text,
+            "by": {"type": "str", "default": ""},
             "what": {"type": "str", "default": "ansible-playbook"},
             "force": {"type": "bool", "default": False},
-            "controller": {"type": "dict", "default": {}},
-            "stale": text,
-            "folder": {"type": "path"},
+            "folder": {"type": "path", "default": ""},
         },
         supports_check_mode=True,
     )
     wanted = module.params
-    path = host_lock.lock_path(*([(wanted["folder"],)] if wanted["folder"] else []))
+    path = host_lock.lock_path(wanted["folder"])
     if path is None:
         module.exit_json(changed=False, held=False)
     if module.check_mode:
         judged(module, lambda: host_lock.refuse_other(path))
         module.exit_json(changed=False, held=False)
     if wanted["state"] == "free":
-        host_lock.let_go(path, wanted["run"])
+        host_lock.let_go(wanted["run"])
         module.exit_json(changed=False, held=False)
-    mine = {
-        "token": wanted["run"],
-        "operator": wanted["by"],
-        "what": wanted["what"],
-        "since": time.time(),
-        "renewed": time.time(),
-        "controller": wanted["controller"],
-        "connection": host_lock.connection(),
-    }
-    holder = judged(module, lambda: host_lock.take(path, mine, wanted["stale"]))
-    if holder is None:
+    mine = {"token": wanted["run"], "operator": wanted["by"], "what": wanted["what"]}
+    holder = judged(module, lambda: host_lock.hold(path, mine))
+    if not holder:
         module.exit_json(changed=False, held=True)
     text = "this host is held by %s" % told(holder)
     if wanted["force"]:
@@ -75,13 +64,13 @@ def judged(module: AnsibleModule, taking: Callable[[], dict[str, Any] | None]) -
 
 
 def told(holder: dict[str, Any]) -> str:
-    """Return who holds the host: what the login says of itself, and which login the kernel says it is."""
+    """Return who holds the host, as the holder says."""
     if holder.get("unknown"):
         return "a process that is no nodectl's"
     since = holder.get("since")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
     who, what = (host_lock.one_line(holder.get(name) or "") for name in ("operator", "what"))
-    return "%s for '%s'%s (login %s)" % (who or "another nodectl", what, at, holder.get("login") or "?")
+    return "%s for '%s'%s" % (who or "another nodectl", what, at)
 
 
 if __name__ == "__main__":

@@ -67,11 +67,10 @@ def test_a_limit_that_is_tried_goes_back_though_nodectl_is_killed(box: Fleet) ->
         assert trial.wait("armed")["findings"] == []
         assert trial.on("limit") == [] and limit(box) == "300.00"
         trial.process.kill()
-        until = time.monotonic() + LEASE_S + MARGIN_S
+        until = time.monotonic() + 2 * LEASE_S + MARGIN_S
         while limit(box) != "450.00":
             assert time.monotonic() < until
             time.sleep(0.5)
-    box.lab.ssh("node01", "rm -rf /var/lib/nodectl/trials")
 
 
 def test_a_limit_that_the_card_cannot_have_is_refused_before_anything_changes(box: Fleet) -> None:

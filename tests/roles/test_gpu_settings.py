@@ -1,12 +1,15 @@
 """The gpu_settings role on recorded nvidia-smi and lspci outputs, given by stand-in programs: no GPU is set here."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import trials
 from tests.roles.run_module import run_module
 
 MODULE = "plugins/modules/gpu_settings.py"
@@ -70,11 +73,15 @@ class Node:
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
 
-    def __call__(self, state: str, check: bool = False, **wanted: Any) -> dict[str, Any]:
+    def __call__(self, state: str, check: bool = False, trial: str = "", **wanted: Any) -> dict[str, Any]:
         files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "record")}
-        arguments = {"state": state, "wanted": wanted, **files}
+        arguments = {"state": state, "wanted": wanted, "trial": trial, **files}
         env = {"PATH": f"{self.bin}:/usr/bin:/bin", "RUNTIME_DIRECTORY": str(self.folder)}
         return run_module(MODULE, arguments, folder=self.folder, check=check, env=env)
+
+    def restore(self, trial: trials.Trial) -> None:
+        env = {"PATH": f"{self.bin}:/usr/bin:/bin"}
+        assert trial.restore(lambda argv: (subprocess.run(argv, env=env, check=False).returncode, "", "")) == []
 
     def calls(self) -> list[str]:
         lines = (self.folder / "calls").read_text().splitlines()
@@ -87,6 +94,18 @@ def test_what_differs_is_set_and_only_that(tmp_path: Path) -> None:
     assert done["changed"]
     wanted = ["-i GPU-a -pm 1", "-i GPU-a -pl 350.00", "-i GPU-a -lgc 1410,1410", "-i GPU-h -pl 350.00"]
     assert node.calls() == [f"nvidia-smi {words}" for words in wanted], "the H100 names no highest clock"
+
+
+def test_a_trial_sets_live_values_alone_and_restores_them(tmp_path: Path) -> None:
+    node, trial = Node(tmp_path, A100), trials.Trial(f"test-gpu-{os.getpid()}")
+    assert trial.arm(lambda argv: (0, "", ""), {}, 0, 600) == ""
+    for limit in (350, 300):
+        assert node("set", trial=trial.name, persistence=True, power_limit_w=limit, clocks="max", ecc=False)["changed"]
+    assert not any("-e" in call.split() for call in node.calls()), "it waits for a reset"
+    node.restore(trial)
+    assert (tmp_path / "gpus").read_text() == A100 + "\n"
+    left = {path.name for path in tmp_path.iterdir()} & {"program", "settings", "unit", "record"}
+    assert not left and "restored itself" in node("set", trial=trial.name, persistence=True)["msg"]
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:

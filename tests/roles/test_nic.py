@@ -89,6 +89,16 @@ def test_rings_and_mtu_go_back_where_nobody_else_has_set_them(nic: ModuleType) -
     assert nic.Interfaces.given_back(nics, {}) == [rings]
 
 
+def test_what_a_trial_sets_is_undone_by_these_commands(nic: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "irq").write_text("0-3\n")
+    nics = SimpleNamespace(run=answering(ethtool=RINGS), links={"x": LINK})
+    nics.now = lambda key: nic.Interfaces.now(nics, key)
+    mtu, rings = ["ip", "link", "set", "dev", "x", "mtu"], ["ethtool", "-G", "x"]
+    todo = [[*mtu, "9000"], [*rings, "rx", "8192"], ["write", str(tmp_path / "irq"), "0"]]
+    undone = {"mtu x": [*mtu, "1500"], "rings x rx": [*rings, "rx", "1024"]}
+    assert nic.Interfaces.former(nics, todo) == ({str(tmp_path / "irq"): "0-3"}, undone)
+
+
 def test_the_session_is_found_also_below_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pid, parent, environ in ((900, 800, b"PATH=/bin\0"), (800, 1, b"A=1\0SSH_CONNECTION=10.0.0.9 5 10.0.0.2 22\0")):
         (tmp_path / str(pid)).mkdir()

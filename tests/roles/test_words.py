@@ -11,4 +11,4 @@ from nodectl.provision.run import RUN_NAME
 def test_runs_and_trials_are_named_here_as_on_the_nodes(utils: Any) -> None:
     for name in ("start", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-4711", new_id(datetime.now(UTC))):
         assert utils("undo.store").RUN_NAME.fullmatch(name) and RUN_NAME.fullmatch(name)
-    assert utils("undo.trials").Trials().folder == TRIALS
+    assert utils("undo.trials").ROOT == TRIALS

@@ -14,7 +14,8 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
-from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short
+from nodectl.transport.router import LocalTransport
+from nodectl.trials.measuring import TRAINING, Measuring, WithEnvironment, least_turn_s, refuse_too_short
 
 HOSTS = [Host(name, "192.0.2.1", 22, "root") for name in "abcd"]
 
@@ -63,3 +64,11 @@ def test_a_budget_that_cannot_hold_is_known_by_what_the_probes_declare() -> None
     with pytest.raises(UsageError, match="5 pairs take at least 3 min 20 s here, and 60 s are left"):
         refuse_too_short(60, 10, 2)
     refuse_too_short(200, 10, 2)
+
+
+def test_a_measurement_has_its_hosts_variables() -> None:
+    transport = WithEnvironment(LocalTransport(), {"a": {"NCCL_ALGO": "Ring,Tree", "NCCL_NSOCKS_PERTHREAD": ""}})
+    argv = ["sh", "-c", 'echo "$NCCL_ALGO ${NCCL_NSOCKS_PERTHREAD-unset}"']
+    here, other = (Host(name, "127.0.0.1", connection="local") for name in "ab")
+    assert transport.run(here, argv, timeout_s=20).stdout == "Ring,Tree \n"
+    assert transport.run(other, argv, timeout_s=20).stdout == " unset\n"

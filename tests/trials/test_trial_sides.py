@@ -9,7 +9,7 @@ import pytest
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import OWN
-from nodectl.trials.sides import overruled, refuse_impossible, sides_of
+from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
 
 VARIABLES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
 
@@ -62,3 +62,30 @@ def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path)
         "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
     ]
     assert overruled(OWN, [pins], [tmp_path]) == []
+
+
+def tuning(folder: Path, name: str, text: str) -> None:
+    (folder / "tuning").mkdir(exist_ok=True)
+    (folder / "tuning" / f"{name}.yml").write_text(f"description: {name}\n{text}")
+
+
+@pytest.mark.parametrize("setting", ["ecc: {value: true", "mig: {value: false"])
+def test_what_only_a_reset_or_a_reboot_changes_is_no_candidate(tmp_path: Path, setting: str) -> None:
+    tuning(tmp_path, "mine", f"gpu:\n  {setting}, why: because}}\n")
+    with pytest.raises(UsageError, match="needs a reset or a reboot; a trial sets live values only"):
+        refuse_not_live("stock", ["mine"], [host()], [tmp_path])
+    # both sides have it: nothing changes between them
+    refuse_not_live("mine", ["mine"], [host()], [tmp_path])
+
+
+def test_nccl_gets_the_sides_variables_and_defaults_for_numbers_that_only_the_file_sets(tmp_path: Path) -> None:
+    filed = "nccl:\n  NCCL_IB_TIMEOUT: {value: 22, why: a}\n  NCCL_SOCKET_NTHREADS: {value: 4, why: a}\n"
+    tuning(tmp_path, "filed", filed)
+    tuning(tmp_path, "mine", "nccl:\n  NCCL_IB_TIMEOUT: {value: 20, why: because}\n")
+    provisioned = host(nodectl_tuning="filed")
+    assert nccl_environment("mine", provisioned, [tmp_path]) == {"NCCL_IB_TIMEOUT": "20", "NCCL_SOCKET_NTHREADS": ""}
+    refuse_not_live("own", ["mine"], [provisioned], [tmp_path])
+    tuning(tmp_path, "words", "nccl:\n  NCCL_CROSS_NIC: {value: 1, why: a}\n  NCCL_NET: {value: Socket, why: a}\n")
+    provisioned = host(nodectl_tuning="words")
+    with pytest.raises(UsageError, match="conf sets NCCL_NET, which a measurement cannot unset"):
+        refuse_not_live("own", ["mine"], [provisioned], [tmp_path])

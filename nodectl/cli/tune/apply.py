@@ -88,7 +88,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     if not check:
         ask(fleet.hosts, f"apply it to {counted(len(names), 'host')} ({fold(names)})?", proposed.lines, yes=yes)
     try:
-        with hold(fleet, "tune apply", force=force, changes=True) as holds:
+        with hold(fleet, "tune apply", force=force) as holds:
             refuse_taken(app, holds, "tune-apply", {"hosts": {}})
             findings = [finding_document(finding) for finding in holds.findings]
             run = run_playbook(fleet, "tune", check=check, diff=diff)

@@ -42,6 +42,7 @@ from nodectl.common.process import interruptible
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import HistoryError
+from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import OWN, Trial
 from nodectl.probes.lost import Watched
@@ -51,13 +52,20 @@ from nodectl.probes.options import sizes as as_sizes
 from nodectl.probes.registry import AnyProbe, chosen, declarations
 from nodectl.probes.rounds import require_two
 from nodectl.transport.router import open_transport
-from nodectl.trials.arming import Armed, armed
+from nodectl.trials.arming import Armed, Environment, armed
 from nodectl.trials.felt import tried
 from nodectl.trials.ledger import now
-from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short, trial_defaults
+from nodectl.trials.measuring import (
+    TRAINING,
+    Measuring,
+    WithEnvironment,
+    least_turn_s,
+    refuse_too_short,
+    trial_defaults,
+)
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
-from nodectl.trials.sides import overruled, refuse_impossible, sides_of
+from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
 from nodectl.trials.store import prune
 from nodectl.trials.verdict import JOULE, SPEED
 from nodectl.trials.workload import workload_probe
@@ -147,9 +155,10 @@ class _Plan:
 def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     """Measure tunings in turns, A B B A, and say which is better, worse, or neither.
 
-    Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
-    back in any case; `tune propose` and `tune apply` keep what won.  With --workload nothing else is measured unless
-    --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
+    A trial sets live values only, and NCCL's variables in the environment of its measurements.  A timer on each host
+    restores the former values if nodectl is gone, and so does a reboot; `tune propose` and `tune apply` keep what won.
+    With --workload nothing else is measured unless --probes names it, and ARGUMENTS behind `--` go to the program.
+    Exit status 3: undecided, or ended early.
     """
     plan = _planned(app, asked, monotonic())
     require_root(app)
@@ -210,6 +219,7 @@ def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
         refuse_impossible(profile, app.hosts, app.profile_dirs)
         for line in overruled(profile, app.hosts, app.profile_dirs):
             note(line)
+    refuse_not_live(baseline, candidates, app.hosts, app.profile_dirs)
     return baseline, candidates
 
 
@@ -268,7 +278,7 @@ def _ask(app: App, head: Trial, *, yes: bool) -> None:
     lines = [
         f"{fold(host.name for host in app.hosts)}: {', '.join(head.candidates)} against {head.baseline}",
         f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
-        "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
+        "live values only: they are restored at the end, by a timer on each host if nodectl is gone, or by a reboot",
     ]
     ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
 
@@ -278,27 +288,33 @@ def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
     head = plan.head
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end
-    with hold(app, "tune trial", force=force, changes=True) as holds, closing(open_transport()) as transport:
+    with hold(app, "tune trial", force=force) as holds, closing(open_transport()) as transport:
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         # as in a probe: a host that is lost in a turn is not waited for until the probe's own deadlines
-        watched = Watched(transport, holds.heard, holds.unreached())
+        environment: Environment = {}
+        watched = Watched(WithEnvironment(transport, environment), holds.heard, holds.unreached())
         measuring = Measuring(watched, app.hosts, plan.probes, plan.given, plan.optional)
         note(f"trial {head.id}")
-        arm = _arm(app, head.id, force=force)
+        arm = _arm(app, head.id, environment)
         trial = TrialRun(head, measuring, arm, note, monotonic, plan.ends_at, settings).run()
     return replace(trial, findings=(*holds.findings, *trial.findings))
 
 
-def _arm(app: App, trial: str, *, force: bool) -> Callable[[], AbstractContextManager[Armed]]:
-    """Return what arms the hosts: after it they put their former values back by themselves."""
+def _arm(app: App, trial: str, environment: Environment) -> Callable[[], AbstractContextManager[Armed]]:
+    """Return what arms the hosts, which then restore their former values by themselves."""
+
+    def nccl_of(profile: str, host: Host) -> Mapping[str, str]:
+        return nccl_environment(profile, host, app.profile_dirs)
+
     return partial(
         armed,
-        *(app.inventory.sources, app.limit, app.hosts, app.transport),
+        *(app.inventory.sources, app.hosts, app.transport),
         trial=trial,
         purpose=f"tune trial {trial}",
         note=note,
-        force=force,
+        environment=environment,
+        nccl_of=nccl_of,
         access=app.access,
         forks=app.forks,
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -33,6 +34,15 @@ def warn_not_settable(module: AnsibleModule, reasons: Iterable[str]) -> None:
 def systemd_runs() -> bool:
     """Return whether systemd is process 1 here."""
     return os.path.isdir("/run/systemd/system")
+
+
+def manages_us() -> bool:
+    """Return whether systemd runs and shares our network and mounts: what it starts changes what we see."""
+    with contextlib.suppress(OSError):
+        return systemd_runs() and all(
+            os.readlink(f"/proc/1/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt")
+        )
+    return False
 
 
 def look_units(run: Run, names: list[str]) -> dict[str, State]:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +16,13 @@ import pytest
 from nodectl.common.resources import share_dir
 from tests.conftest import Cli, LabUnderTest
 from tests.node_snapshot import compare, fenced
-from tests.trials.arming.node import Node
 from tests.trials.arming.process import Trial, started
 
 SNAPSHOT = Path(__file__).parents[2] / "node_snapshot.py"
 EXCEPTIONS = fenced((share_dir() / "docs" / "rollback.md").read_text(), "exceptions")
 HOSTS = ("node01", "node02")
 # a snapshot takes seconds on a busy machine: this tells when it is time for one
-GLANCE = "cat /proc/sys/net/ipv4/tcp_rmem; cksum /etc/nccl.conf /etc/sysctl.d/90-nodectl.conf 2>&1"
+GLANCE = "cat /proc/sys/net/ipv4/tcp_rmem"
 Shots = dict[str, dict[str, str]]
 
 
@@ -68,31 +67,13 @@ class ArmFleet:
         assert self.differences() == []
         return passed_s
 
-    def guards(self, host: str) -> list[int]:
-        """Processes, as this machine numbers them, that watch on the host."""
-        first = self.first(host)
-        namespace = Path(f"/proc/{first}/ns/pid").readlink()
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                here = (entry / "ns" / "pid").readlink() == namespace
-                if here and b"/var/lib/nodectl/trials/" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-        return found
-
     def rmem(self, host: str) -> str:
         """TCP's receive buffers, as the kernel shows them."""
         return " ".join(self.lab.ssh(host, "cat /proc/sys/net/ipv4/tcp_rmem").split())
 
-    def first(self, host: str) -> int:
-        """The host's process 1."""
-        return next(int(entry["pid"]) for entry in self.lab.status["hosts"] if entry["name"] == host)
-
-    def left_of_trials(self) -> dict[str, str]:
-        """What lies in nodectl's folder on each host."""
-        return {
-            host: self.lab.ssh(host, "ls /var/lib/nodectl/trials /var/lib/nodectl/runs 2>/dev/null") for host in HOSTS
-        }
+    def left_of_trials(self) -> list[str]:
+        """What lies in the folder of trials on each host."""
+        return [self.lab.ssh(host, "ls /run/nodectl-trial 2>/dev/null") for host in HOSTS]
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +84,6 @@ def arm_lab(nodectl: Cli, lab_machine: None) -> Iterator[ArmFleet]:
     status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
     lab = LabUnderTest(inventory, status, HOSTS, status["ssh_config"])
     lab.ssh("node01", "sysctl -qw net.ipv4.tcp_rmem='4096 131072 6291456'")
-    lab.ssh("node02", "echo NCCL_IB_TIMEOUT=23 > /etc/nccl.conf; chmod 640 /etc/nccl.conf")
     made = ArmFleet(lab, nodectl, {}, {host: lab.ssh(host, GLANCE) for host in HOSTS})
     made.before.update(made.snapshot())
     yield made
@@ -112,23 +92,10 @@ def arm_lab(nodectl: Cli, lab_machine: None) -> Iterator[ArmFleet]:
 
 @pytest.fixture
 def arm_fleet(arm_lab: ArmFleet) -> Iterator[ArmFleet]:
-    """Each test finds the hosts free and as they were made, and leaves them so."""
+    """Each test leaves the hosts as they were made; a trial restores what a failed test left."""
     yield arm_lab
-    note = "cd /var/lib/nodectl/trials 2>/dev/null && ! ls */armed.json && rm -rf /var/lib/nodectl/trials"
-    for host in HOSTS:
-        arm_lab.lab.ssh(host, note)  # that nobody has read
-    if any("armed.json" in arm_lab.lab.ssh(host, "ls /var/lib/nodectl/trials/*") for host in HOSTS):  # a test failed
-        with arm_lab.trial(20, "--force") as trial:
+    if any(arm_lab.left_of_trials()):
+        with arm_lab.trial(20) as trial:
             trial.wait("armed")
             trial.tell("end")
             trial.wait("left")
-
-
-@pytest.fixture
-def arm_node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    yield made
-    for process in made.guards:
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()

@@ -1,6 +1,6 @@
 """A trial as a process that tests may kill: arms the hosts, puts settings on as it is told, and says what it sees.
 
-    python -m tests.trials.arming.driver INVENTORY LEASE_S [--force] [--limit PATTERN]
+    python -m tests.trials.arming.driver INVENTORY LEASE_S [--limit PATTERN]
 
 Lines on standard input: `on PROFILE` (`small` is one of this driver), `lost`, `end`.
 A JSON line for each answer on standard output.
@@ -38,7 +38,7 @@ def say(event: str, **more: Any) -> None:
     sys.stdout.flush()
 
 
-def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
+def main(source: str, lease_s: float, limit: str | None) -> None:
     """Until `end`, the end of the input, or an interruption."""
     profiles = Path(source).parent / "profiles" / "tuning"
     profiles.mkdir(parents=True, exist_ok=True)
@@ -49,14 +49,14 @@ def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
     try:
         with armed(
             inventory.sources,
-            limit,
             hosts,
             transport,
             trial=new_id(datetime.now(UTC)),
             purpose="a test",
             note=lambda text: say("note", text=text),
+            environment={},
+            nccl_of=lambda profile, host: {},
             lease_s=lease_s,
-            force=force,
         ) as trial:
             say("armed", hosts=[host.name for host in trial.hosts], findings=[asdict(each) for each in trial.findings])
             trial.findings = ()
@@ -80,4 +80,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     options = sys.argv[3:]
     pattern = options[options.index("--limit") + 1] if "--limit" in options else None
-    main(sys.argv[1], float(sys.argv[2]), "--force" in options, pattern)
+    main(sys.argv[1], float(sys.argv[2]), pattern)
