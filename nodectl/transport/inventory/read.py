@@ -37,7 +37,7 @@ from nodectl.transport.inventory.here import (
     lists_here,
 )
 from nodectl.transport.inventory.own import refuse_sources_of_others
-from nodectl.transport.ssh_options import options_of
+from nodectl.transport.ssh_target import refuse_options
 
 # where several names say the same, Ansible lets the last one win
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
@@ -187,7 +187,7 @@ def _as_host(name: str, variables: HostVariables) -> Host:
         variables=variables,
     )
     if host.connection == "ssh":
-        options_of(host)  # an option that nodectl does not know is refused before anything runs
+        refuse_options(host)  # an option that nodectl does not know is refused before anything runs
     return host
 
 

@@ -88,7 +88,7 @@ def test_templates_are_rendered(tmp_path: Path) -> None:
         ("a ansible_host='{{ nowhere }}'\n", "nowhere"),
         ("a ansible_port=ssh\n", "ansible_port"),
         ("a ansible_connection=winrm\n", "winrm"),
-        ("a ansible_ssh_extra_args='-o BindInterface=x'\n", "BindInterface"),
+        ("a ansible_ssh_extra_args='-o BindInterface=x'\n", "bindinterface"),
     ],
 )
 def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) -> None:
@@ -185,8 +185,8 @@ def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) ->
     )
     write(tmp_path / "hosts", "a\nb ansible_ssh_common_args='-p 9'\n")
     code = (
-        "from nodectl.transport.inventory.read import Inventory\nfrom nodectl.transport.ssh_options import options_of\n"
-        "for host in Inventory.read(()).hosts(): print(options_of(host).port, *options_of(host).identity_files)"
+        "from nodectl.transport.inventory.read import Inventory\nfrom nodectl.transport.ssh_target import target_of\n"
+        "for host in Inventory.read(()).hosts(): print(target_of(host).port, *target_of(host).identity_files)"
     )
     environment = {**cli_env, "ANSIBLE_CONFIG": config}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
