@@ -96,9 +96,6 @@ class QuotingRemote(Remote):  # type: ignore[misc]  # fabric ships no types
         super().start(command, shell, {name: shlex.quote(str(value)) for name, value in env.items()}, timeout)
 
 
-_CONFIG = Config(lazy=True, overrides={"runners": {"remote": QuotingRemote}})
-
-
 class CheckedConnection(Connection):  # type: ignore[misc]
     """A fabric.Connection whose host key is checked by `policy`, and that many threads may open.
 
@@ -108,7 +105,9 @@ class CheckedConnection(Connection):  # type: ignore[misc]
     users = 0
 
     def __init__(self, name: str, target: Target, password: str | None, gateway: CheckedConnection | None) -> None:
-        super().__init__(name, user=target.user, port=target.port, config=_CONFIG, gateway=gateway)
+        # a Config is not safe to share between threads
+        config = Config(lazy=True, overrides={"runners": {"remote": QuotingRemote}})
+        super().__init__(name, user=target.user, port=target.port, config=config, gateway=gateway)
         self._set(target=target, password=password, policy=KnownHostsPolicy, lock=threading.Lock())
 
     def open(self) -> None:

@@ -99,19 +99,19 @@ def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "line"),
+    ("name", "text", "named"),
     [
-        ("hosts.yml", "all:\n  hosts:\n    a:\n   b: [\n", 4),
-        ("hosts.yml", "all:\n  hosts: {a: {x: 'open}}\n", 3),
-        ("hosts", "[gpu]\na\nb c d\n", 3),
-        ("hosts", "a\n\n[gpu:wars]\n", 3),
+        ("hosts.yml", "all:\n  hosts:\n    a:\n   b: [\n", ":4"),
+        ("hosts.yml", "all:\n  hosts: {a: {x: 'open}}\n", ":3"),
+        ("hosts", "[gpu]\na\nb c d\n", ": Failed to parse inventory: Expected key=value"),
+        ("hosts", "a\n\n[gpu:wars]\n", ": Failed to parse inventory: Section [gpu:wars]"),
     ],
 )
-def test_syntax_errors_name_file_and_line(tmp_path: Path, name: str, text: str, line: int) -> None:
+def test_syntax_errors_name_the_file_and_the_place(tmp_path: Path, name: str, text: str, named: str) -> None:
     source = write(tmp_path / name, text)
     with pytest.raises(InventoryError) as caught:
         Inventory.read([source])
-    assert f"{source}:{line}" in caught.value.message
+    assert f"{source}{named}" in caught.value.message
     assert caught.value.exit_status == 2
 
 
