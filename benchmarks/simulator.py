@@ -36,7 +36,6 @@ import asyncssh
 from nodectl.model.recording import Entry
 from nodectl.recordings.folder import open_recording, read_host
 from nodectl.recordings.mask import Template
-from nodectl.transport.lifeline import BEFORE_INPUT, STARTED
 
 USER = "root"
 KINDS = ("dead", "refused", "denied", "stuck", "drip")
@@ -300,13 +299,10 @@ async def _answer(host: Simulated, process: asyncssh.SSHServerProcess[bytes]) ->
         wrapped = command.startswith(_LIFELINE)
         words = shlex.split(command)
         text, argv = (words[3], words[5:]) if wrapped else ("", words)
-        if "nodectl-input" in text:
+        given = b""
+        if "head -c" in text:  # the lifeline of a command with input
             size, *argv = argv
-            given = (await process.stdin.readexactly(len(BEFORE_INPUT) + int(size)))[len(BEFORE_INPUT) :]
-        else:
-            given = b""
-        if wrapped:
-            await _print(host, process.stdout, STARTED)
+            given = await process.stdin.readexactly(int(size))
         if argv == ["sh", "-s"] and given.startswith(b"nonce="):
             head = f"\nnodectl-collect/2 {time.time():.9f} gzip {host.recorded.name}\n"
             await _print(host, process.stdout, head.encode())

@@ -48,8 +48,9 @@ def accept(app: App, yes: bool, replace: bool) -> None:
     left: list[Survey] = []
     for stage in servers(app.hosts):
         surveys = survey(stage, app.forks)
-        wanted = [row for row in surveys if _wanted(row, replace=replace)]
-        left += [row for row in surveys if row not in wanted and not _known(row)]
+        states = {"unknown", "changed"} if replace else {"unknown"}
+        wanted = [row for row in surveys if row.key is not None and row.key.standing in states]
+        left += [row for row in surveys if row not in wanted and not (row.key and row.key.standing == "known")]
         if wanted:
             result(_text(wanted))
             _agree(len(wanted), yes=yes)
@@ -74,24 +75,8 @@ def _agree(count: int, *, yes: bool) -> None:
         raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
 
 
-def _standings(survey: Survey) -> set[str]:
-    return {str(key.standing) for key in survey.keys}
-
-
-def _wanted(survey: Survey, *, replace: bool) -> bool:
-    """Something new to store, and nothing that speaks against it."""
-    standings = _standings(survey)
-    if "revoked" in standings or ("changed" in standings and not replace):
-        return False
-    return "changed" in standings or ("known" not in standings and bool(standings))
-
-
-def _known(survey: Survey) -> bool:
-    return "known" in _standings(survey) and not _any_bad([survey])
-
-
 def _any_bad(surveys: Sequence[Survey]) -> bool:
-    return any(_standings(survey) & _BAD for survey in surveys)
+    return any(survey.key is not None and survey.key.standing in _BAD for survey in surveys)
 
 
 def _exit_status(surveys: Sequence[Survey]) -> int:
@@ -106,20 +91,21 @@ def _text(surveys: Sequence[Survey]) -> str:
 
 
 def _lines(survey: Survey) -> list[str]:
-    if survey.error:
+    key = survey.key
+    if key is None:
         remedy = [f"  try: {survey.remedy}"] if survey.remedy else []
         return [f"!!! {survey.server.name}  unreachable: {survey.error}", *remedy]
-    return [f"{survey.server.name}  {key.kind}  {key.fingerprint}  {key.standing}" for key in survey.keys]
+    return [f"{survey.server.name}  {key.kind}  {key.fingerprint}  {key.standing}"]
 
 
 def _row(survey: Survey) -> dict[str, object]:
     target = survey.server.target
-    keys = [{"kind": key.kind, "fingerprint": key.fingerprint, "state": str(key.standing)} for key in survey.keys]
+    keys = [] if survey.key is None else [survey.key]
     return {
         "host": survey.server.name,
         "address": target.address,
         "port": target.port,
         "known_hosts": str(survey.server.known_hosts_file),
-        "keys": keys,
+        "keys": [{"kind": key.kind, "fingerprint": key.fingerprint, "state": str(key.standing)} for key in keys],
         "error": survey.error,
     }

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from datetime import date
 from pathlib import Path
 from traceback import walk_tb
@@ -19,9 +18,9 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.profiles.support import published_files
+from nodectl.transport.connection import credentials
 from nodectl.transport.inventory import read_settings
-from nodectl.transport.known_hosts import known_hosts
-from nodectl.transport.ssh_client import SshClient
+from nodectl.transport.known_hosts import find_entries
 from nodectl.transport.ssh_target import Target, password_of, target_of
 
 # no host of an inventory is called so: Ansible's names have no blanks
@@ -139,17 +138,17 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
     """Yield a finding for each set of keys that a host would be offered."""
     seen_ways = set()
-    with closing(SshClient()) as client:
-        for target, host in targets.items():
-            ways = (target.identity_files, target.identities_only, target.identity_agent)
-            if ways in seen_ways or password_of(host) is not None:
-                continue
-            seen_ways.add(ways)
-            offered, unusable = client.credentials(target)
-            if offered:
-                yield here("keys", Status.OK, f"{counted(len(offered), 'key')} to offer: {few(_from(offered))}")
-            else:
-                yield _no_key(target, unusable)
+    for target, host in targets.items():
+        ways = (target.identity_files, target.identities_only, target.agent)
+        if ways in seen_ways or password_of(host) is not None:
+            continue
+        seen_ways.add(ways)
+        keys, unusable = credentials(target)
+        if keys:
+            names = _from([source for source, _ in keys])
+            yield here("keys", Status.OK, f"{counted(len(keys), 'key')} to offer: {few(names)}")
+        else:
+            yield _no_key(target, unusable)
     paths = dict.fromkeys(path for target in targets for path in target.identity_files)
     open_to_all = [path for path in paths if path.is_file() and path.stat().st_mode & _OTHERS]
     if open_to_all:
@@ -166,7 +165,7 @@ def _from(sources: Sequence[str]) -> list[str]:
 
 def _no_key(target: Target, unusable: Sequence[str]) -> Finding:
     locked = [path for path in target.identity_files if any(why.startswith(f"{path}: encrypted") for why in unusable)]
-    agent = "" if _agent_of(target) else 'eval "$(ssh-agent -s)"; '
+    agent = "" if target.agent else 'eval "$(ssh-agent -s)"; '
     if locked:
         remedy = f"{agent}ssh-add {locked[0]}"
     elif any(path.exists() for path in target.identity_files):
@@ -180,11 +179,6 @@ def _no_key(target: Target, unusable: Sequence[str]) -> Finding:
     return here("keys", Status.WARNING, actual, expected=expected, remedy=remedy)
 
 
-def _agent_of(target: Target) -> str:
-    named = target.identity_agent
-    return os.environ.get("SSH_AUTH_SOCK", "") if named is None else os.path.expandvars(named)
-
-
 def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Finding]:
     """Look at the files and how many of the hosts they name; whether a host shows that key, it says itself."""
     files = dict.fromkeys(path for target in targets for path in target.known_hosts_files)
@@ -194,7 +188,7 @@ def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Findi
         yield here("known_hosts", Status.FAILED, f"{path} cannot be read", expected="readable", remedy=remedy)
     there = [path for path in files if path not in unreadable and path.is_file()]
     if is_fleet:
-        named = [one for one in targets if known_hosts(one.known_hosts_files).entries(one.key_name, one.port)]
+        named = [one for one in targets if find_entries(one.known_hosts_files, one.key_name, one.port)]
         where = f" in {_shown(there)}" if there else ", for there is no such file"
         actual = f"{len(named)} of {counted(len(targets), 'address', 'addresses')} named{where}"
         # a host that shows a key says so itself: this is for those that do not answer

@@ -22,7 +22,6 @@ from typing import Any
 from nodectl.errors import InventoryError
 from nodectl.provision import jump
 from nodectl.transport.ssh_options import PROGRAMS, is_judged, refuse_unchecked
-from nodectl.transport.ssh_target import config_names
 
 _FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "VerifyHostKeyDNS=no")
 # what OpenSSH has since 8.5; an older one does not know it, and cannot be told to run it
@@ -130,7 +129,9 @@ def close_sockets(folder: Path) -> None:
 def _may_jump(connection: Any) -> bool:
     """Return whether a jump host may stand before the host: OpenSSH's own ssh to it would get none of our options."""
     texts = [str(connection.get_option(f"ssh_{kind}args") or "") for kind in ("", "common_", "extra_")]
-    return any(_JUMP.search(text) for text in texts) or config_names("proxyjump")
+    return any(_JUMP.search(text) for text in texts) or bool(
+        jump.of_config([str(connection._play_context.remote_addr)])
+    )
 
 
 @cache

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import paramiko
 
 from nodectl.errors import UnreachableError
 from nodectl.model.host import Host
+from nodectl.transport.connection import Connections, KnownHostsPolicy
 from nodectl.transport.fanout import fan_out
-from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts, store, written
-from nodectl.transport.ssh_client import ALGORITHMS, SshClient
+from nodectl.transport.known_hosts import Standing, fingerprint, standing, store, written
 from nodectl.transport.ssh_target import Target, target_of
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """One key of a server; `wire` is the form that known_hosts stores.
-
-    A key may be unknown beside a known one of another kind; that is harmless.
-    """
+    """A server's key; `wire` is the form that known_hosts stores."""
 
     kind: str
     wire: bytes
@@ -47,10 +45,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The keys that a server offers; none, and an `error`, if it could not be asked."""
+    """The key that a server shows; none, and an `error`, if it could not be asked."""
 
     server: Server
-    keys: tuple[OfferedKey, ...]
+    key: OfferedKey | None
     error: str = ""
     remedy: str = ""
 
@@ -70,44 +68,52 @@ def servers(hosts: Sequence[Host]) -> list[list[Server]]:
 
 
 def survey(asked: Sequence[Server], forks: int) -> list[Survey]:
-    """Ask each server for its keys, in the order given."""
-    client = SshClient()
+    """Ask each server for its key, in the order given; jump hosts are checked."""
+    connections = Connections()
     try:
-        surveys = dict(fan_out(asked, lambda server: _ask(client, server), forks))
+        surveys = dict(fan_out(asked, lambda server: _ask(connections, server), forks))
     finally:
-        client.close()
+        connections.close()
     return [surveys[server] for server in asked]
 
 
 def accept(surveys: Sequence[Survey]) -> None:
     """Write the shown keys into the servers' known_hosts files, in place of what was there for the same names."""
-    files: dict[Path, dict[str, list[bytes]]] = defaultdict(dict)
     for item in surveys:
         target = item.server.target
-        files[item.server.known_hosts_file][written(target.key_name, target.port)] = [key.wire for key in item.keys]
-    for path, keys in files.items():
-        store(path, keys)
+        if item.key is not None:
+            name = written(target.key_name, target.port)
+            store(item.server.known_hosts_file, name, item.key.kind, item.key.wire)
 
 
 def _hops(target: Target) -> int:
     return 0 if target.jump is None else 1 + _hops(target.jump)
 
 
-def _ask(client: SshClient, server: Server) -> Survey:
-    target = server.target
-    trusted = known_hosts(target.known_hosts_files)
-    keys: list[OfferedKey] = []
-    for kind, algorithms in ALGORITHMS.items():
-        try:
-            key = client.offered_key(target, algorithms)
-        except UnreachableError as error:
-            return Survey(server, (), error.message, error.remedy)
-        if key is not None:
-            wire = key.asbytes()
-            standing = trusted.standing(target.key_name, target.port, wire)
-            keys.append(OfferedKey(kind, wire, standing))
-    if any(key.standing is Standing.KNOWN for key in keys):
-        kinds = {entry.kind for entry in trusted.entries(target.key_name, target.port)}
-        other = [key for key in keys if key.kind not in kinds and key.standing is not Standing.REVOKED]
-        keys = [replace(key, standing=Standing.UNKNOWN) if key in other else key for key in keys]
-    return Survey(server, tuple(keys), "" if keys else f"{target.label}: no key that nodectl reads")
+class _Shown(Exception):  # noqa: N818 - no error
+    """Carries the key that a server shows."""
+
+    def __init__(self, key: OfferedKey) -> None:
+        self.key = key
+
+
+class _ShowPolicy(KnownHostsPolicy):
+    """Reject every key, and show it."""
+
+    def missing_host_key(  # type: ignore[override]
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        wire = key.asbytes()
+        raise _Shown(OfferedKey(key.get_name(), wire, standing(self.entries, wire)))
+
+
+def _ask(connections: Connections, server: Server) -> Survey:
+    connection = connections.to(server.target.address, server.target)
+    connection._set(policy=_ShowPolicy)
+    try:
+        connection.open()
+    except _Shown as shown:
+        return Survey(server, shown.key)
+    except UnreachableError as error:
+        return Survey(server, None, error.message, error.remedy)
+    raise AssertionError("a key was accepted that is only to be shown")

@@ -29,16 +29,6 @@ _WITH_INPUT = (
     + _RUN
 )
 
-# A login shell reads its start files before it runs the command, and a `read` in one of them takes a line of the input
-# that is the command's. So empty lines come first, then this one; what is left of them is skipped, and then the
-# command says that it starts, in a line so wide that a link of a few bytes a second does not carry it in time.
-_INPUT = "nodectl-input"
-FOR_START_FILES = b"\n" * 16
-BEFORE_INPUT = FOR_START_FILES + _INPUT.encode() + b"\n"
-STARTED = b"%255s\n" % b"nodectl-started"
-_SAY_STARTED = 'printf "%255s\\n" nodectl-started; '
-_AT_INPUT = f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; {_SAY_STARTED}'
-
 
 def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
     """Return `argv` wrapped in the lifeline; the first `stdin_bytes` bytes of the input belong to the command."""
@@ -48,10 +38,5 @@ def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
 
 
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
-    """Return the wrapped argv as one line for a login shell: the only place where an argv is quoted.
-
-    It prints STARTED before the command's own output; a command with input must be sent BEFORE_INPUT first.
-    """
-    shell, option, text, *arguments = wrapped(argv, stdin_bytes)
-    before = _SAY_STARTED if stdin_bytes is None else _AT_INPUT
-    return "exec " + shlex.join([shell, option, before + text, *arguments])
+    """Return the wrapped argv as one line for a login shell: the only place where an argv is quoted."""
+    return "exec " + shlex.join(wrapped(argv, stdin_bytes))

@@ -1,4 +1,4 @@
-"""known_hosts as OpenSSH reads it; ssh-keygen is the judge of what is written."""
+"""known_hosts as OpenSSH reads it."""
 
 import base64
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.transport.known_hosts import KnownHosts, Standing, fingerprint, store
+from nodectl.transport.known_hosts import Standing, find_entries, fingerprint, standing, store
 
 
 def key(number: int) -> bytes:
@@ -19,43 +19,31 @@ def line(names: str, number: int, marker: str = "") -> str:
     return f"{marker} {names} ssh-ed25519 {base64.b64encode(key(number)).decode()} comment\n".lstrip()
 
 
-def read(tmp_path: Path, *lines: str) -> KnownHosts:
-    path = tmp_path / "known_hosts"
-    path.write_text("".join(lines))
-    return KnownHosts.read([path, tmp_path / "absent"])
-
-
+@pytest.mark.parametrize("hashed", [False, True])
 @pytest.mark.parametrize(
-    ("names", "name", "port", "standing"),
+    ("lines", "name", "port", "expected"),
     [
-        ("gpu01,10.0.0.1", "10.0.0.1", 22, Standing.KNOWN),
-        ("gpu01", "gpu02", 22, Standing.UNKNOWN),
-        ("[gpu01]:2222", "gpu01", 2222, Standing.KNOWN),
-        ("gpu01", "gpu01", 2222, Standing.KNOWN),
-        ("gpu*,!gpu07", "gpu01", 22, Standing.KNOWN),
-        ("gpu*,!gpu07", "gpu07", 22, Standing.UNKNOWN),
-        ("[gpu*]:2222", "gpu01", 2222, Standing.KNOWN),
+        (line("gpu01,10.0.0.1", 1), "10.0.0.1", 22, Standing.KNOWN),
+        (line("gpu01", 1), "GPU01", 22, Standing.KNOWN),
+        (line("gpu01", 1), "gpu02", 22, Standing.UNKNOWN),
+        (line("gpu01", 2), "gpu01", 22, Standing.CHANGED),
+        (line("[gpu01]:2222", 1), "gpu01", 2222, Standing.KNOWN),
+        (line("[gpu01]:2222", 1), "gpu01", 22, Standing.UNKNOWN),
+        (line("gpu01", 1), "gpu01", 2222, Standing.KNOWN),
+        (line("gpu*,!gpu07", 1), "gpu01", 22, Standing.KNOWN),
+        (line("gpu*,!gpu07", 1), "gpu07", 22, Standing.UNKNOWN),
+        (line("[gpu*]:2222", 1), "gpu01", 2222, Standing.KNOWN),
+        (line("a", 1) + line("*", 1, "@revoked"), "a", 22, Standing.REVOKED),
+        (line("*.lan", 1, "@cert-authority"), "b.lan", 22, Standing.UNKNOWN),
     ],
 )
-def test_names(tmp_path: Path, names: str, name: str, port: int, standing: Standing) -> None:
-    assert read(tmp_path, line(names, 1)).standing(name, port, key(1)) is standing
-
-
-def test_markers(tmp_path: Path) -> None:
-    known = read(tmp_path, line("a", 1), line("*", 1, "@revoked"), line("*.lan", 3, "@cert-authority"))
-    assert known.standing("a", 22, key(1)) is Standing.REVOKED
-    assert known.standing("b.lan", 22, key(4)) is Standing.AUTHORITY
-
-
-def test_hashed_by_openssh(tmp_path: Path) -> None:
+def test_standing(tmp_path: Path, lines: str, name: str, port: int, expected: Standing, hashed: bool) -> None:
     path = tmp_path / "known_hosts"
-    path.write_text(line("gpu01", 1) + line("[gpu02]:2222", 2))
-    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(path)], check=True, capture_output=True)
-    known = KnownHosts.read([path])
-    assert "gpu" not in path.read_text()
-    assert known.standing("gpu01", 22, key(1)) is Standing.KNOWN
-    assert known.standing("gpu02", 2222, key(2)) is Standing.KNOWN
-    assert known.standing("gpu02", 22, key(2)) is Standing.UNKNOWN
+    path.write_text(lines)
+    if hashed:
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(path)], check=False, capture_output=True)
+    found = find_entries([tmp_path / "absent", path], name, port)
+    assert standing(found, key(1)) is expected
 
 
 def test_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
@@ -67,17 +55,14 @@ def test_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
 
 def test_store_replaces_and_leaves_the_rest(tmp_path: Path) -> None:
     path = tmp_path / ".ssh" / "known_hosts"
-    path.parent.mkdir()
-    path.write_text("# mine\n" + line("a,b", 1) + line("c", 2) + line("a", 3, "@revoked"))
-    store(path, {"a": [key(4), key(5)], "[d]:2222": [key(6)]})
-    known = KnownHosts.read([path])
-    assert known.standing("a", 22, key(5)) is Standing.KNOWN
-    assert known.standing("a", 22, key(1)) is Standing.CHANGED
-    assert known.standing("b", 22, key(1)) is Standing.KNOWN
-    assert known.standing("c", 22, key(2)) is Standing.KNOWN
-    assert known.standing("d", 2222, key(6)) is Standing.KNOWN
-    assert path.read_text().startswith("# mine\n")
-    assert "@revoked" in path.read_text()
+    store(path, "a", "ssh-ed25519", key(1))
     assert path.stat().st_mode & 0o777 == 0o600
-    found = subprocess.run(["ssh-keygen", "-F", "[d]:2222", "-f", str(path)], capture_output=True, check=False)
-    assert found.returncode == 0
+    path.write_text("# mine\n" + line("a", 1) + line("c", 2) + line("a", 3, "@revoked").rstrip())
+    store(path, "a", "ssh-ed25519", key(4))
+    store(path, "[d]:2222", "ssh-ed25519", key(6))
+    expected = {("a", 22, 4), ("c", 22, 2), ("d", 2222, 6)}
+    assert {
+        one for one in expected if standing(find_entries([path], *one[:2]), key(one[2])) is Standing.KNOWN
+    } == expected
+    assert standing(find_entries([path], "a", 22), key(1)) is Standing.CHANGED
+    assert path.read_text().startswith("# mine\n") and "@revoked" in path.read_text()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -37,7 +36,7 @@ from nodectl.transport.inventory.here import (
     lists_here,
 )
 from nodectl.transport.inventory.own import refuse_sources_of_others
-from nodectl.transport.ssh_options import options_of
+from nodectl.transport.ssh_target import refuse_options
 
 # where several names say the same, Ansible lets the last one win
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
@@ -187,7 +186,7 @@ def _as_host(name: str, variables: HostVariables) -> Host:
         variables=variables,
     )
     if host.connection == "ssh":
-        options_of(host)  # an option that nodectl does not know is refused before anything runs
+        refuse_options(host)  # an option that nodectl does not know is refused before anything runs
     return host
 
 
@@ -282,10 +281,11 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
         try:
             manager = ansible_manager.InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
-            listener.refusals += _unsaid(error)
-            detail, cause = listener.reason() or (_message(error), error)
+            source = _message(error).rpartition(" source ")[2]
+            cause = listener.refusal(source) or error
+            place = "" if source in _located(cause) else f"{source}: "
             remedy = _remedy(cause, "correct the file it names")
-            raise InventoryError(f"cannot read the inventory: {detail}", remedy) from error
+            raise InventoryError(f"cannot read the inventory: {place}{_located(cause)}", remedy) from error
     if not manager.hosts:
         raise InventoryError(
             f"{', '.join(sources)} holds no host" + "".join(f"; {text}" for text in listener.warnings),
@@ -436,83 +436,41 @@ class _Listener:
 
     def __init__(self, display: Any) -> None:
         self.display = display
-        # each with its source, where that is known
-        self.refusals: list[tuple[Exception, str]] = []
+        self.refusals: list[Exception] = []
         self.warnings: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.display, name)
 
     def error_as_warning(self, msg: str, exception: Exception) -> None:
-        self.refusals.append((exception, ""))
+        self.refusals.append(exception)
 
     def warning(self, msg: str, *_: object, **__: object) -> None:
-        self.warnings.append(msg)
+        if "* Failed to parse" in msg:  # how ansible-core before 2.19 reports a refusal
+            self.refusals.append(AnsibleError(msg.partition(" plugin: ")[2]))
+        else:
+            self.warnings.append(msg)
 
-    def reason(self) -> tuple[str, BaseException] | None:
-        """Return the refusal that knows its place best, and its text: every plugin that tried has left one."""
-        located = [(*_located(error, source), error) for error, source in self.refusals]
-        _, text, error = max(located, default=(0, "", None), key=lambda one: one[0])
-        return None if error is None else (text, error)
+    def refusal(self, source: str) -> Exception | None:
+        """Return the refusal of the plug-in that a file is for: readers of other forms have tried it as well."""
+        tried = [error for error in self.refusals if "no root 'plugin' key" not in _message(error)]
+        is_first = source.endswith((".yml", ".yaml", ".json")) or os.access(source, os.X_OK)
+        return tried[0 if is_first else -1] if tried else None
 
 
-def _located(error: BaseException, source: str) -> tuple[int, str]:
-    """Return how much the message is worth to the reader, and the message.
-
-    The failure of a program or plug-in that the file names is worth most, then a message with file and line.
-    """
+def _located(error: BaseException) -> str:
+    """Return the error's text, with its file and line and what a program printed, if they are known."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
-    if position := getattr(origin, "ansible_pos", None):  # ansible-core before 2.19 tells it again in many words
-        return 2, f"{position[0]}:{position[1]}: {_message(error).partition(' The error appears to be in ')[0]}"
-    described = str(getattr(origin, "description", None) or "")
-    if "plugin 'script'" in described:
-        return 3, f"{_message(error)} {described}{_complaint(error)}"
-    # readers of other forms have tried the file, too, and found that it is not theirs
-    if "plugin 'auto'" in described and "no root 'plugin' key" not in _message(error):
-        return 3, _with_causes(error)
-    if path and (line := line or _ini_line(error)):
-        return 2, f"{path}:{line}: {_message(error)}"
-    place = path or described or source
-    return (2 if _is_vault(error) else 1), f"{place}: {_message(error)}" if place else _message(error)
-
-
-def _unsaid(error: BaseException) -> list[tuple[Exception, str]]:
-    """Return each plug-in's reason for a source that none could read, which ansible-core before 2.19 only prints."""
-    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    lists = (names["failures"] for names in reversed(frames) if isinstance(names.get("failures"), list))
-    listed: list[object] = next(lists, [])
-    failures = [failure for failure in listed if isinstance(failure, dict)]
-    return [(failure["exc"], str(failure.get("src", ""))) for failure in failures if "exc" in failure]
-
-
-def _ini_line(error: BaseException) -> int | None:
-    """Ansible's INI reader counts its lines but leaves the number out of its errors."""
-    for frame, _ in traceback.walk_tb(error.__cause__.__traceback__ if error.__cause__ else None):
-        line, lines = frame.f_locals.get("line"), frame.f_locals.get("lines")
-        if isinstance(lines, list) and line is not None:
-            return next((number for number, text in enumerate(lines, start=1) if text.strip() == line), None)
-    return None
+    helps = [str(getattr(cause, "_help_text", None) or "") for cause in _causes(error)]
+    printed = next((" ".join(text.partition("\n")[2].split()) for text in helps if "tandard error" in text), "")
+    place = f"{path}:{line}: " if path and line else f"{path}: " if path else ""
+    return f"{place}{_message(error)}" + (f": {printed[-_LONGEST_COMPLAINT:]}" if printed else "")
 
 
 def _message(error: BaseException) -> str:
     """Return the error's text on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
-
-
-def _with_causes(error: BaseException) -> str:
-    """Return the error and what led to it, where its own text does not have that."""
-    text = ""
-    for message in map(_message, _causes(error)):
-        text += "" if message.rstrip(".") in text else f"{': ' if text else ''}{message.rstrip('.')}"
-    return text
-
-
-def _complaint(error: BaseException) -> str:
-    """Return what an inventory script said on standard error, its end."""
-    helps = (str(getattr(cause, "_help_text", None) or "") for cause in _causes(error))
-    stderr = next((text.partition("\n")[2] for text in helps if "tandard error" in text), "")
-    return f": {' '.join(stderr.split())[-_LONGEST_COMPLAINT:]}" if stderr.strip() else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -527,9 +485,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _is_vault(error: BaseException) -> bool:
     # of a variable that stays shut ansible-core from 2.19 on says no more than that it cannot be used
-    return any(
-        isinstance(cause, AnsibleVaultError) or "undecryptable variable" in _message(cause) for cause in _causes(error)
-    )
+    return any(isinstance(cause, AnsibleVaultError) or "decrypt" in _message(cause) for cause in _causes(error))
 
 
 def _remedy(error: BaseException, otherwise: str) -> str:

@@ -97,10 +97,10 @@ def test_a_vault_that_stays_shut_says_so(home: Cli, vaulted: tuple[str, str, str
 def test_the_key_and_the_login_password_reach_hosts_that_name_none(tmp_path: Path) -> None:
     code = (
         "from nodectl.transport.inventory import read_inventory\nfrom nodectl.common.access import Access\n"
-        "from nodectl.transport.ssh_options import options_of\nfrom nodectl.transport.ssh_target import password_of\n"
+        "from nodectl.transport.ssh_target import password_of, target_of\n"
         "import sys\naccess = Access(private_key='~/site.key', ask_pass=True, ask=lambda prompt: '{{ typed }}')\n"
         "for host in read_inventory([sys.argv[1]], access).hosts():\n"
-        "    print(options_of(host).identity_files[0], password_of(host))\n"
+        "    print(target_of(host).identity_files[0], password_of(host))\n"
     )
     text = "a\nb ansible_ssh_private_key_file=/own.key ansible_password=own\n"
     argv = [sys.executable, "-c", code, write(tmp_path / "hosts", text)]

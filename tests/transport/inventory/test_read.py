@@ -88,7 +88,7 @@ def test_templates_are_rendered(tmp_path: Path) -> None:
         ("a ansible_host='{{ nowhere }}'\n", "nowhere"),
         ("a ansible_port=ssh\n", "ansible_port"),
         ("a ansible_connection=winrm\n", "winrm"),
-        ("a ansible_ssh_extra_args='-o BindInterface=x'\n", "BindInterface"),
+        ("a ansible_ssh_extra_args='-o BindInterface=x'\n", "bindinterface"),
     ],
 )
 def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) -> None:
@@ -99,19 +99,19 @@ def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "line"),
+    ("name", "text", "named"),
     [
-        ("hosts.yml", "all:\n  hosts:\n    a:\n   b: [\n", 4),
-        ("hosts.yml", "all:\n  hosts: {a: {x: 'open}}\n", 3),
-        ("hosts", "[gpu]\na\nb c d\n", 3),
-        ("hosts", "a\n\n[gpu:wars]\n", 3),
+        ("hosts.yml", "all:\n  hosts:\n    a:\n   b: [\n", ":4"),
+        ("hosts.yml", "all:\n  hosts: {a: {x: 'open}}\n", ":3"),
+        ("hosts", "[gpu]\na\nb c d\n", ": Failed to parse inventory: Expected key=value"),
+        ("hosts", "a\n\n[gpu:wars]\n", ": Failed to parse inventory: Section [gpu:wars]"),
     ],
 )
-def test_syntax_errors_name_file_and_line(tmp_path: Path, name: str, text: str, line: int) -> None:
+def test_syntax_errors_name_the_file_and_the_place(tmp_path: Path, name: str, text: str, named: str) -> None:
     source = write(tmp_path / name, text)
     with pytest.raises(InventoryError) as caught:
         Inventory.read([source])
-    assert f"{source}:{line}" in caught.value.message
+    assert f"{source}{named}" in caught.value.message
     assert caught.value.exit_status == 2
 
 
@@ -185,8 +185,8 @@ def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) ->
     )
     write(tmp_path / "hosts", "a\nb ansible_ssh_common_args='-p 9'\n")
     code = (
-        "from nodectl.transport.inventory.read import Inventory\nfrom nodectl.transport.ssh_options import options_of\n"
-        "for host in Inventory.read(()).hosts(): print(options_of(host).port, *options_of(host).identity_files)"
+        "from nodectl.transport.inventory.read import Inventory\nfrom nodectl.transport.ssh_target import target_of\n"
+        "for host in Inventory.read(()).hosts(): print(target_of(host).port, *target_of(host).identity_files)"
     )
     environment = {**cli_env, "ANSIBLE_CONFIG": config}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
