@@ -119,12 +119,10 @@ PACKAGES_FACT = text_fact(
 
 @dataclass(frozen=True, slots=True)
 class NvidiaRepository:
-    """NVIDIA's repository: sources, lists, candidates, what upgrades leave alone, trusted keys; of dnf the sources.
+    """NVIDIA's repository: sources, lists, candidates, what upgrades leave alone; of dnf the sources.
 
-    `sources` are pairs of a file and an address, `keys` of a keyring that is trusted for all and a fingerprint.
-
-    `unchecked` are sources of dnf whose packages it takes without a signature. `lists` are the Release files that apt
-    has read; `blind` is why the keyrings could not be read, else empty.
+    `sources` are pairs of a file and an address. `unchecked` are sources of dnf whose packages it takes without a
+    signature. `lists` are the Release files that apt has read.
     """
 
     sources: tuple[tuple[str, str], ...]
@@ -132,8 +130,6 @@ class NvidiaRepository:
     candidates: Mapping[str, str]
     offered: Mapping[str, tuple[str, ...]]
     frozen: frozenset[str]
-    keys: tuple[tuple[str, str], ...]
-    blind: str = ""
     manager: Literal["apt", "dnf"] = "apt"
     unchecked: tuple[tuple[str, str], ...] = ()
 
@@ -152,10 +148,8 @@ def _parse_nvidia_repository(text: str) -> NvidiaRepository:
         candidates=dict(rows.get("candidate", ())),
         offered=offered,
         frozen=frozenset(name for (name,) in rows.get("frozen", ())),
-        keys=tuple((file, fingerprint) for file, fingerprint in rows.get("key", ())),
         manager="dnf" if "dnf" in rows else "apt",
         unchecked=tuple((file, address) for file, address in rows.get("unchecked", ())),
-        blind="".join(reason for (reason,) in rows.get("blind", ())),
     )
 
 

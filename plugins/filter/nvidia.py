@@ -121,10 +121,10 @@ def nvidia_pins(stack: Mapping[str, Any]) -> list[dict[str, Any]]:
     pins = []
     toolkit = stack.get("toolkit") or {}
     if toolkit.get("version"):
-        pins.append({"name": toolkit["package"], "version": toolkit["version"], "nearest": False})
+        pins.append(wanted_package(toolkit["package"], toolkit["version"]))
     for key in ("system_cudnn", "system_nccl"):
         for name, version in ((stack.get(key) or {}).get("packages") or {}).items():
-            pins.append({"name": name, "version": version, "nearest": key == "system_nccl"})
+            pins.append(wanted_package(name, version, key == "system_nccl"))
     return pins
 
 
@@ -176,7 +176,7 @@ def asked_packages(
 ) -> list[dict[str, Any]]:
     """All that the roles of this stack will ask the package manager for on this host, the driver first."""
     wanted, loaded, family = stack.get("driver"), node["driver"]["version"], family or DEBIAN
-    asked = [wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in nvidia_pins(stack)]
+    asked = nvidia_pins(stack)
     toolkit = (stack.get("toolkit") or {}).get("package")
     asked += [wanted_package(toolkit)] if toolkit else []
     without = "leave it out where no repository has it: nodectl_overrides: {stack: {dcgm: []}}"
@@ -291,7 +291,6 @@ class FilterModule:
         return {
             "asked_packages": asked_packages,
             "driver_beside": driver_beside,
-            "driver_headers": driver_headers,
             "driver_mode": driver_mode,
             "driver_notes": driver_notes,
             "driver_objection": driver_objection,

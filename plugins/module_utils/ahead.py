@@ -11,7 +11,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packag
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterable
 
-    from ansible_collections.nodectl.fleet.plugins.module_utils.nvidia_repository import Repository
+    from ansible_collections.nodectl.fleet.plugins.module_utils.node_packages import Manager
 
     Wanted = dict[str, Any]
     Offers = dict[str, list[str]]
@@ -22,52 +22,55 @@ DRIVER = "@driver"
 MOST_NAMED = 6
 
 
-def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], str]:
-    """Return a reason for each package that no repository has, and the driver's version.
+def lacking(
+    system: Manager, wanted: list[Wanted], there: dict[str, str], repository: dict[str, str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return a reason for each package that no repository has, and {name: version} of the others.
 
-    NVIDIA's repository is read separately where the node's lists lack it.
+    `repository` will be a source; it is read separately if the node's lists lack something.
     """
-    there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
-    reasons, driver = judged(wanted, {}, there)
+    reasons, versions = judged(wanted, {}, there)
     if not reasons:
-        return [], driver
+        return [], versions
     # the driver's version is not known yet: packages with the version in their name are asked for in any version
     asked = [
         name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package.get("others", ()))
     ]
     names = sorted(set(asked))
-    offers = repository.system.offers(names)
-    reasons, driver = judged(wanted, offers, there)
-    if not reasons:
-        return [], driver
-    aside = repository.read_aside(names)
+    offers: Offers = system.offers(names)
+    reasons, versions = judged(wanted, offers, there)
+    if not reasons or not repository:
+        return reasons, versions
+    aside = system.offers_aside(repository["uri"], repository["suite"], names)
     return judged(wanted, {name: [*offers.get(name, []), *aside.get(name, [])] for name in {*offers, *aside}}, there)
 
 
-def _whole(package: dict[str, Any]) -> bool:
-    return bool(package["state"] == "installed")
-
-
-def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], str]:
-    """Return why each package cannot be had, and the driver's version; packages installed as wanted are skipped."""
-    reasons, driver = [], ""
+def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return why packages cannot be had, and {name: version} of the others; DRIVER is a key, too."""
+    reasons: list[str] = []
+    versions: dict[str, str] = {}
     for package in wanted:
-        if any(DRIVER in text for text in (*package["names"], package.get("version") or "")) and not driver:
+        driver = versions.get(DRIVER, "")
+        if any(DRIVER in text for text in (*package["names"], package["version"] or "")) and not driver:
             continue  # the driver itself is lacking, and said
         named = {**package, "names": [name.replace(DRIVER, driver) for name in package["names"]]}
-        pattern = (package.get("version") or "").replace(DRIVER, driver) or None
-        version = next(
-            (there[name] for name in named["names"] if wanted_packages.matches(there.get(name, ""), pattern)), ""
-        )
+        named["version"] = (package["version"] or "").replace(DRIVER, driver) or None
         try:
-            version = version or wanted_packages.choose({**named, "version": pattern}, offers)[1]
+            name, version = _present(named, there) or wanted_packages.choose(named, offers)
+            versions[name] = version
+            if package.get("driver"):
+                versions[DRIVER] = version.partition("-")[0]
         except wanted_packages.NoVersionError as error:
             others = [other.replace(DRIVER, driver) for other in package.get("others", ())]
             hint = package.get("hint")
-            reasons.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
-        if package.get("driver"):
-            driver = version.partition("-")[0]
-    return reasons, driver
+            if not package["optional"]:
+                reasons.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
+    return reasons, versions
+
+
+def _present(wanted: Wanted, there: dict[str, str]) -> tuple[str, str] | None:
+    fits = ((name, there.get(name, "")) for name in wanted["names"])
+    return next((pair for pair in fits if wanted_packages.matches(pair[1], wanted["version"])), None)
 
 
 def _instead(patterns: list[str], offers: Offers) -> str:

@@ -1,75 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An environment's lock: packages as name==version with digests of their files; how uv makes one and obeys it."""
+"""Lock files of environments (name==version with digests of files), and the uv commands that make and use them."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.python_env import canonical
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
-    Run = Callable[[list[str], dict[str, str]], tuple[int, str, str]]
-
-_PIN = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
-_LINE = re.compile(rf"({_PIN})((?: --hash=sha256:[0-9a-f]{{64}})+)", re.ASCII)
-# far above any environment of a stack, far below what would fill a disk
-_MOST = 1000
-# what one requirement brings, where a host says so and nobody can look it up; torch with CUDA has some 30
-_MOST_EACH = 60
-_SETTINGS = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+_PIN = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[A-Za-z0-9][\w.+!-]*"
+_LINE = re.compile(rf"({_PIN})(?: --hash=sha256:[0-9a-f]{{64}})+", re.ASCII)
+SETTINGS = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
 
 
 class LockError(Exception):
-    """A text that is no lock, a lock that does not hold what is wanted, or what uv says against it."""
+    """A text is no lock, or uv failed."""
 
 
-def read(lines: Iterable[str]) -> dict[str, str]:
-    """Return {canonical name: line}; LockError for a line of any other form, an option or an address among them."""
+def read(text: str) -> dict[str, str]:
+    """Return {canonical name: line}; raise LockError for any other line, such as an option or an address."""
     locked: dict[str, str] = {}
-    for line in lines:
+    joined = text.replace("\\\n", " ")
+    for line in (" ".join(row.split()) for row in joined.splitlines() if row.strip() and row[0] != "#"):
         match = _LINE.fullmatch(line)
         if match is None:
             raise LockError(f"'{line[:120]}' is no name==version with sha256 digests")
         locked[canonical(match.group(1).partition("==")[0])] = line
-    if not 0 < len(locked) <= _MOST:
-        raise LockError(f"it names {len(locked)} packages; 1 to {_MOST} are allowed")
+    if not locked:
+        raise LockError("it names no package")
     return locked
 
 
-def pins(locked: Mapping[str, str]) -> list[str]:
-    """Return the versions of a lock, without digests."""
-    return [line.partition(" ")[0] for line in locked.values()]
+def failed(doing: str, out: str, err: str) -> LockError:
+    """Return the error with uv's last lines."""
+    return LockError(f"uv could not {doing}:\n" + "\n".join((out + err).strip().splitlines()[-12:]))
 
 
-def judge(lines: Iterable[str], requirements: Iterable[str], constraints: Iterable[str] = ()) -> dict[str, str]:
-    """Read a lock that has each requirement and no more than they bring; LockError otherwise.
-
-    It also has to keep to the versions that constraints name.
-    """
-    locked, wanted = read(lines), list(requirements)
-    if len(locked) > _MOST_EACH * len(wanted):
-        raise LockError(
-            f"it names {len(locked)} packages; {_MOST_EACH * len(wanted)} are allowed for {len(wanted)} wanted"
-        )
-    held = [pin for pin in constraints if re.fullmatch(_PIN, pin) and canonical(pin.partition("==")[0]) in locked]
-    for requirement in [*wanted, *held]:
-        name, exact, version = requirement.partition("==")
-        line = locked.get(canonical(re.split(r"[\s<>=!~;\[]", name)[0]))
-        has = line.partition(" ")[0].partition("==")[2] if line else "none"
-        if line is None or (exact and _plain(version) not in (_plain(has), _plain(has.partition("+")[0]))):
-            raise LockError(f"{requirement} is wanted, and it has {has}")
-    return locked
+def compile_argv(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
+    """Return the command that prints a lock for a host's machine and Python."""
+    options, asked = _request(folder, wanted)
+    options += ["--python-version", str(wanted["python_version"])]
+    options += ["--python-platform", f"{wanted['machine']}-unknown-linux-gnu"]
+    options += ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+    return [wanted["controller_uv"], "pip", "compile", *options, asked]
 
 
-def _plain(version: str) -> str:
-    """Return a version without the zeros at its end, which mean nothing."""
-    return re.sub(r"(\.0)+$", "", version)
+def install_argvs(folder: Path, python: Path, wanted: Mapping[str, Any]) -> list[list[str]]:
+    """Return the commands that install a lock's files, or the requirements if there is no lock."""
+    install = [wanted["uv"], "pip", "install", "--compile-bytecode", "--python", str(python)]
+    if not wanted["locked"]:
+        options, asked = _request(folder, wanted)
+        return [[*install, *options, "--requirement", asked]]
+    commands = []
+    for number, (lines, options) in enumerate(_groups(read("\n".join(wanted["locked"])), wanted)):
+        listed = folder / f"nodectl-lock-{number}.txt"
+        listed.write_text("".join(f"{line}\n" for line in lines))
+        commands.append([*install, "--no-deps", "--require-hashes", *options, "--requirement", str(listed)])
+    return commands
+
+
+def _split(wanted: Mapping[str, Any]) -> list[str]:
+    """Return the names that come from the index alone; all others then come from uv's default index."""
+    named = wanted.get("index_packages") or () if wanted["index"] and not wanted["wheelhouse"] else ()
+    return [canonical(name) for name in named]
+
+
+def _search(wanted: Mapping[str, Any]) -> list[str]:
+    """Return uv's options for one search; a name that the index has comes from nowhere else."""
+    if wanted["wheelhouse"]:
+        return ["--no-index", "--find-links", wanted["wheelhouse"]]
+    return ["--index", wanted["index"], "--index-strategy", "first-index"] if wanted["index"] else []
+
+
+def _groups(locked: Mapping[str, str], wanted: Mapping[str, Any]) -> list[tuple[list[str], list[str]]]:
+    """Return (lines, uv's options) of each installation: one index for each."""
+    split = _split(wanted)
+    if not split:
+        return [(list(locked.values()), _search(wanted))]
+    first = [line for name, line in locked.items() if name in split]
+    others = [line for name, line in locked.items() if name not in split]
+    groups: list[tuple[list[str], list[str]]] = [(first, ["--default-index", wanted["index"]]), (others, [])]
+    return [group for group in groups if group[0]]
+
+
+def _request(folder: Path, wanted: Mapping[str, Any]) -> tuple[list[str], str]:
+    """Write requirements and constraints into the folder; return uv's options and the file of the requirements."""
+    requirements, constraints = list(wanted["requirements"]), folder / "constraints.txt"
+    constraints.write_text("".join(f"{pin}\n" for pin in wanted["constraints"]))
+    options, split = ["--constraint", str(constraints)], _split(wanted)
+    if split:
+        asked, text = folder / "pyproject.toml", _project(requirements, wanted["index"], split)
+    else:
+        asked, text = folder / "requirements.in", "".join(f"{item}\n" for item in requirements)
+        options += _search(wanted)
+    asked.write_text(text)
+    return options, str(asked)
 
 
 def _project(requirements: Iterable[str], index: str, index_packages: Iterable[str]) -> str:
@@ -80,93 +110,3 @@ def _project(requirements: Iterable[str], index: str, index_packages: Iterable[s
     lines += ["[tool.uv.sources]", *(f'{name} = {{ index = "stack" }}' for name in index_packages if name in named)]
     lines += ["[[tool.uv.index]]", 'name = "stack"', f"url = {json.dumps(index)}", "explicit = true"]
     return "\n".join(lines) + "\n"
-
-
-class Source:
-    """The source of packages: a wheelhouse, else an index, which some packages alone may come from."""
-
-    def __init__(self, wanted: Mapping[str, Any]) -> None:
-        self.house = str(wanted.get("wheelhouse") or "")
-        self.index = str(wanted.get("index") or "")
-        self.split = [canonical(name) for name in wanted.get("index_packages") or ()] if self.index else []
-
-    def options(self) -> list[str]:
-        """Return uv's options for one search; a name that the index has comes from nowhere else."""
-        if self.house:
-            return ["--no-index", "--find-links", self.house]
-        return ["--index", self.index, "--index-strategy", "first-index"] if self.index and not self.split else []
-
-    def groups(self, locked: Mapping[str, str]) -> list[tuple[list[str], list[str]]]:
-        """Return (lines, uv's options) of each installation: one index for each."""
-        if self.house or not self.split:
-            return [(list(locked.values()), self.options())]
-        first = [line for name, line in locked.items() if name in self.split]
-        others = [line for name, line in locked.items() if name not in self.split]
-        groups = [(first, ["--default-index", self.index]), (others, [])]
-        return [group for group in groups if group[0]]
-
-
-def resolve(run: Run, uv: str, folder: Path, wanted: Mapping[str, Any], target: list[str]) -> list[str]:
-    """Return the lines of a new lock, as uv resolves them; LockError with uv's last lines.
-
-    `wanted` has requirements, constraints, index, index_packages and wheelhouse; `target` has further options of uv:
-    interpreter or platform, and --generate-hashes for a lock rather than its versions alone.
-    """
-    source, constraints = Source(wanted), folder / "constraints.txt"
-    constraints.write_text("".join(f"{pin}\n" for pin in wanted.get("constraints") or ()))
-    requirements = list(wanted["requirements"])
-    if source.split and not source.house:
-        asked, text = folder / "pyproject.toml", _project(requirements, source.index, source.split)
-    else:
-        asked, text = folder / "requirements.in", "".join(f"{item}\n" for item in requirements)
-    asked.write_text(text)
-    command = [uv, "pip", "compile", "--no-header", "--no-annotate", "--quiet", *target]
-    command += ["--constraint", str(constraints), *source.options(), str(asked)]
-    out = _asked(run, command, folder, f"resolve {' '.join(requirements)}")
-    return [" ".join(line.split()) for line in out.replace("\\\n", " ").splitlines() if line.strip()]
-
-
-def needed(resolved: Iterable[str], locked: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of a lock that a host's resolution (name==version) needs; LockError for what it lacks."""
-    part = {}
-    for pin in resolved:
-        name = canonical(pin.partition("==")[0])
-        if locked.get(name, "").partition(" ")[0] != pin:
-            raise LockError(f"{pin} is needed here, and the lock has {locked.get(name, 'none').partition(' ')[0]}")
-        part[name] = locked[name]
-    return part
-
-
-def install(run: Run, uv: str, python: Path, folder: Path, source: Source, locked: Mapping[str, str]) -> None:
-    """Install exactly these files into an environment: each has one of the lock's digests, or LockError."""
-    for number, (lines, options) in enumerate(source.groups(locked)):
-        listed = folder / f"nodectl-lock-{number}.txt"
-        listed.write_text("".join(f"{line}\n" for line in lines))
-        command = [uv, "pip", "install", "--no-deps", "--require-hashes", "--compile-bytecode", "--python", str(python)]
-        _asked(run, [*command, *options, "--requirement", str(listed)], folder, f"install {len(lines)} packages")
-
-
-def fill(run: Run, python: Path, folder: Path, wanted: Mapping[str, Any]) -> None:
-    """Install what the requirements need into the environment of this interpreter; LockError if that cannot be.
-
-    `wanted` is that of `resolve`, with uv, and with locked: a lock's lines, or none to resolve on this host alone.
-    What a lock names and no requirement needs is not installed.
-    """
-    locked = read(wanted["locked"]) if wanted["locked"] else {}
-    asked = {**wanted, "constraints": pins(locked) or wanted["constraints"]}
-    target = ["--python", str(python), *([] if locked else ["--generate-hashes"])]
-    resolved = resolve(run, wanted["uv"], folder, asked, target)
-    chosen = needed(resolved, locked) if locked else judge(resolved, wanted["requirements"])
-    install(run, wanted["uv"], python, folder, Source(wanted), chosen)
-
-
-def _asked(run: Run, command: list[str], cache: Path, doing: str) -> str:
-    status, out, err = run(command, {**_SETTINGS, "UV_CACHE_DIR": str(cache / "uv-cache")})
-    if status != 0:
-        raise LockError(f"uv could not {doing}:\n" + "\n".join((out + err).strip().splitlines()[-12:]))
-    return out
-
-
-def interpreter(python: str, version: str) -> list[str]:
-    """Return uv's option for an interpreter; one that is still to come is known by its version."""
-    return ["--python", python] if os.access(python, os.X_OK) else ["--python-version", version]

@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-import base64
+import re
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, node_packages, wanted_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import offers_of
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Steps = list[dict[str, str]]
     Wanted = dict[str, Any]
+
+# NVIDIA's layout below any host; a mirror keeps it, and the machine-learning repository had it too
+NVIDIA_LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
 
 
 def main() -> None:
@@ -27,6 +29,14 @@ def main() -> None:
         "version": {"type": "str"},
         "nearest": {"type": "bool", "default": False},
         "optional": {"type": "bool", "default": False},
+        "driver": {"type": "bool", "default": False},
+        "hint": {"type": "str"},
+        "others": {"type": "list", "elements": "str", "default": []},
+    }
+    repository = {
+        "uri": {"type": "str", "required": True},
+        "suite": {"type": "str", "default": "/"},
+        "file": {"type": "path"},
     }
     module = AnsibleModule(
         argument_spec={
@@ -39,7 +49,7 @@ def main() -> None:
             "blocked_by": {"type": "str", "default": ""},
             "source_expected": {"type": "bool", "default": False},
             "look": {"type": "bool", "default": False},
-            "aside": {"type": "dict", "default": {}},
+            "repository": {"type": "dict", "options": repository},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -85,23 +95,42 @@ class Pinned:
         return bool(self.packages.get(name, {}).get("selection") == "hold")
 
     def look(self) -> None:
-        """Refuse what no repository has; the module ends here."""
-        missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
-        names, aside = sorted({name for wanted in missing for name in wanted["names"]}), self.params["aside"]
-        offers = self.system.offers(names)
-        if aside and ahead.judged(missing, offers, {})[0]:
-            line = "deb [signed-by={key}] %s %s" % (aside["uri"], aside["suite"])
-            more = offers_of(self.module, line, base64.b64decode(aside["keyring"]), names)
-            offers = {name: [*offers.get(name, []), *more.get(name, [])] for name in {*offers, *more}}
-        reasons, _unused = ahead.judged([package for package in missing if not package["optional"]], offers, {})
+        """Refuse a second source, and what no repository has; the module ends here."""
+        source, repository = self.source(), self.params["repository"]
+        there = {name: self.version(name) for name in self.packages if self.version(name)}
+        reasons, versions = ahead.lacking(self.system, self.params["packages"], there, repository)
         if reasons:
             why = f"{'; '.join(reasons)}{self.system.without_lists()}"
             self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")
-        self.module.exit_json(changed=False, installed=self.installed(), came={}, plan=[])
+        driver = versions.pop(ahead.DRIVER, "")
+        found = {"installed": self.installed(), "source": source, "driver": driver, "versions": versions}
+        self.module.exit_json(changed=False, came={}, plan=[], **found)
+
+    def source(self) -> str:
+        """Return the file of another's source of the repository; the module ends if another source contradicts it."""
+        repository = self.params["repository"] or {}
+        if not repository.get("file"):
+            return ""
+        uri, adopted = repository["uri"].rstrip("/"), ""
+        for source in self.system.sources(uri):
+            is_same = source["uri"].rstrip("/") == uri
+            if source["file"] == repository["file"] or not (is_same or NVIDIA_LAYOUT.search(source["uri"])):
+                continue
+            problem = source["problem"] if is_same else f"beside {uri}/"
+            if problem:
+                self.module.fail_json(
+                    msg=f"{source['file']} names {source['uri']} {problem}: a repository is taken from one source "
+                    "only. Remove that entry, or point nvidia_repository_base_url and nvidia_repository_keyring (in "
+                    "nodectl's inventory: nvidia_repo_baseurl, nvidia_repo_keyring) at what it names"
+                )
+            adopted = adopted or source["file"]
+        return adopted
 
     def converge(self) -> None:
         """Plan, refuse or apply; the module ends here."""
-        before, broken = self.shown(), self.system.interrupted(self.packages)
+        before, broken, repository = self.shown(), self.system.interrupted(self.packages), self.params["repository"]
+        if repository and not self.module.check_mode:
+            self.system.read(repository["uri"], repository["file"])
         if broken and not self.module.check_mode:
             self.system.repair()
             self.packages = self.system.packages()
@@ -119,7 +148,7 @@ class Pinned:
                 self.packages = self.system.packages()
         after = self.foreseen(plan, unknown, hold) if self.module.check_mode else self.shown()
         self.module.exit_json(
-            changed=bool(plan or unknown or hold or broken),
+            changed=bool(plan or unknown or hold or broken or repository),
             plan=plan,
             installed=self.installed(),
             came={name: self.system.came(name, self.packages[name]) for name in self.installed()},
@@ -130,7 +159,11 @@ class Pinned:
         """({name: version} to install, the same if no repository knows them yet and check mode may foresee them)."""
         missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
         self.settled = {self.present(wanted) for wanted in self.params["packages"]} - {""}
-        offers = self.system.offers(sorted({name for wanted in missing for name in wanted["names"]}))
+        names = sorted({name for wanted in missing for name in wanted["names"]})
+        offers = self.system.offers(names)
+        needed = [wanted for wanted in missing if not wanted["optional"]]
+        if not self.module.check_mode and ahead.judged(needed, offers, {})[0] and self.system.renew():
+            offers = self.system.offers(names)
         chosen: dict[str, str] = {}
         unknown: dict[str, str] = {}
         for wanted in missing:

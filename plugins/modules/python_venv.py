@@ -85,7 +85,7 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
 
 
 def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
-    """Install what the requirements need, each file by its digest; LockError if that cannot be."""
+    """Install what the lock or the requirements name; LockError if that cannot be."""
     wanted = module.params
     house = wanted["wheelhouse"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):
@@ -93,13 +93,12 @@ def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
             msg=f"no wheel in {house} on this host; fill it, or unset pytorch_wheelhouse (in nodectl's inventory: "
             "nodectl_wheelhouse)"
         )
-    built = {name: str(value) for name, value in wanted["build_environment"].items()}
-
-    def run(argv: list[str], env: dict[str, str]) -> tuple[int, str, str]:
-        status, out, err = module.run_command(argv, environ_update={**built, **env})
-        return int(status), str(out), str(err)
-
-    python_lock.fill(run, aside / "bin" / "python", cache, wanted)
+    env = {name: str(value) for name, value in wanted["build_environment"].items()}
+    env.update(python_lock.SETTINGS, UV_CACHE_DIR=str(cache / "uv-cache"))
+    for argv in python_lock.install_argvs(cache, aside / "bin" / "python", wanted):
+        status, out, err = module.run_command(argv, environ_update=env)
+        if status != 0:
+            raise python_lock.failed(f"install {' '.join(wanted['requirements'])}", out, err)
 
 
 def by_uv(module: AnsibleModule, *words: str) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible module: an interpreter that the stack's wheels exist for: the distribution's, else one that uv brings."""
+"""Ansible module: an interpreter that the stack's wheels exist for: an installed one, else one that uv brings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import re
 import urllib.error
 import urllib.parse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import ConnectionError, open_url
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages, python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, python_env
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
-
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Collection
 
 _TIMEOUT_S = 10
 
@@ -32,27 +29,10 @@ def minors(low: str, high: str) -> list[str]:
     return [f"{major}.{minor}" for minor in range(last, first - 1, -1)]
 
 
-def candidates(policy: str) -> dict[str, str]:
-    """{package: version} from `apt-cache policy`; what has none, or a version before its release, is left out."""
-    versions = {}
-    for name, version in re.findall(r"^(\S+):\n(?:  \S.*\n)*?  Candidate: (\S+)$", policy, re.MULTILINE):
-        if version != "(none)" and not re.search(r"~(rc|a|b)\d", version):
-            versions[name] = version
-    return versions
-
-
-def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high: str) -> dict[str, Any] | None:
-    """Return the newest CPython build for this kind of machine that the wheels exist for."""
-    fits = [
-        item
-        for item in downloads
-        if item.get("implementation") == "cpython"
-        and item.get("variant") == "default"
-        and (item.get("os"), item.get("arch"), item.get("libc")) == ("linux", machine, "gnu")
-        and re.fullmatch(r"[\d.]+", str(item.get("version")))
-        and python_env.serves(item["version"], low, high)
-    ]
-    return max(fits, key=lambda item: python_env.key(item["version"]), default=None)
+def best_build(builds: list[dict[str, Any]], machine: str) -> dict[str, Any] | None:
+    """Return the first CPython build for this kind of machine; uv lists the newest first."""
+    key = re.compile(rf"cpython-[\d.]+-linux-{machine}-gnu")
+    return next((build for build in builds if key.fullmatch(build["key"])), None)
 
 
 def mirrored(url: str, mirror: str) -> str:
@@ -82,9 +62,7 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
     low, high = wanted["min"], wanted["max"]
     interpreters = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
     managed = [str(path) for minor in minors(low, high) for path in interpreters if path.name == f"python{minor}"]
-    # whoever brings none takes whatever serves
-    places = ["/usr/bin"] if wanted["bring"] else ["/usr/local/bin", "/usr/bin"]
-    others = [f"{place}/python{minor}" for place in places for minor in minors(low, high)]
+    others = [f"{place}/python{minor}" for place in ("/usr/bin", "/usr/local/bin") for minor in minors(low, high)]
     for path in filter(os.path.exists, ["/usr/bin/python3", *others, *managed]):
         version = python_env.version_of(runner(module), path)
         if python_env.serves(version, low, high):
@@ -107,69 +85,43 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     path, version = installed(module)
     if path:
         return {"path": path, "version": version, "how": "present", **host}
-    if not wanted["bring"]:
-        return {"path": "", "version": python_env.version_of(runner(module), "/usr/bin/python3"), "how": "none", **host}
-    packages = [f"python{minor}" for minor in minors(low, high)]
-    manager, offered = of_distribution(module, packages)
-    for package in packages:
-        if package in offered:
-            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": manager, **host}
     return {**by_uv(module), **host}
 
 
-def of_distribution(module: AnsibleModule, packages: list[str]) -> tuple[str, Collection[str]]:
-    """(package manager, those of the interpreters' packages that it offers)."""
-    if node_packages.has_dnf():
-        return "dnf", node_packages.manager(module).offers(packages)
-    _unused, policy, _unused = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
-    return "apt", candidates(policy)
-
-
 def by_uv(module: AnsibleModule) -> dict[str, Any]:
-    """Return the build that uv would bring; with `downloads` it is made sure that it can be had."""
-    wanted = module.params
+    """Return the build that uv will bring; fail if `builds` has none that this host reaches."""
+    wanted, version = module.params, module.params["max"]
     low, high = wanted["min"], wanted["max"]
-    plan = {"version": high, "how": "uv"}
-    if wanted["downloads"] is not None:
-        build = best_download(wanted["downloads"], platform.machine(), low, high)
+    if wanted["builds"] is not None:
+        build = best_build(wanted["builds"], platform.machine())
         reason = unreachable(mirrored(build["url"], wanted["mirror"])) if build else "uv has no build of them"
         if reason:
             here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
             module.fail_json(
-                msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, apt offers none of "
-                f"those, and uv cannot bring one: {reason}. Set python_mirror (in nodectl's inventory: "
-                "nodectl_python_mirror) to a mirror or a folder on the host that holds uv's builds, install one "
-                f"yourself and name it in python_interpreter, or choose a stack for Python {here}"
+                msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, and uv cannot "
+                f"bring one: {reason}. Set python_mirror (in nodectl's inventory: nodectl_python_mirror) to a mirror "
+                f"or folder that holds uv's builds on the host, install python{high} from your distribution, name an "
+                f"interpreter in python_interpreter, or choose a stack for Python {here}"
             )
-        plan["version"] = build["version"] if build else high
-    minor = ".".join(plan["version"].split(".")[:2])
-    place = f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"
-    return {**plan, "path": f"{wanted['folder']}/{place}/bin/python{minor}"}
+        version = build["version"] if build else high
+    minor = ".".join(version.split(".")[:2])
+    place = f"cpython-{version}-linux-{platform.machine()}-gnu"
+    return {"version": version, "how": "uv", "path": f"{wanted['folder']}/{place}/bin/python{minor}"}
 
 
 def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
-    """Have apt, dnf or uv bring the interpreter."""
+    """Run `uv python install`."""
     wanted = module.params
-    minor = ".".join(plan["version"].split(".")[:2])
-    if plan["how"] == "dnf":
-        package, manager = f"python{minor}", node_packages.manager(module)
-        manager.install({package: manager.offers([package])[package][0]}, [])
-        return
-    if plan["how"] == "apt":
-        command = ["apt-get", "install", "--yes", "--no-install-recommends", f"python{minor}"]
-        environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    else:
-        command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
-        mirror = wanted["mirror"]
-        command += ["--mirror", f"file://{mirror}" if mirror.startswith("/") else mirror] if mirror else []
-        command += ["--python-downloads-json-url", wanted["catalogue"]] if wanted["catalogue"] else []
-        command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
-        environment = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
-        if not plan["uv_present"]:
-            module.fail_json(
-                msg=f"no uv at {wanted['uv']} on this host; set python_uv (in nodectl's inventory: nodectl_uv) "
-                "to where it is"
-            )
+    if not plan["uv_present"]:
+        module.fail_json(
+            msg=f"no uv at {wanted['uv']} on this host; set python_uv (in nodectl's inventory: nodectl_uv) "
+            "to where it is"
+        )
+    command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
+    mirror = wanted["mirror"]
+    command += ["--mirror", f"file://{mirror}" if mirror.startswith("/") else mirror] if mirror else []
+    command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
+    environment = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
     status, out, err = module.run_command(command, environ_update=environment)
     if status != 0:
         text = "\n".join((out + err).strip().splitlines()[-8:])
@@ -188,9 +140,7 @@ def main() -> None:
             "folder": place,
             "uv": place,
             "mirror": text,
-            "downloads": {"type": "list", "elements": "dict"},
-            "catalogue": text,
-            "bring": {"type": "bool", "default": True},
+            "builds": {"type": "list", "elements": "dict"},
             "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
         },
         supports_check_mode=True,

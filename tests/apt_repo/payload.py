@@ -117,17 +117,6 @@ def _pinning(name: str, version: str) -> Payload:
     return Payload({f"/etc/apt/preferences.d/{name}": text})
 
 
-def _deb822(name: str, version: str) -> Payload:
-    """What ansible.builtin.deb822_repository imports of python3-debian: a paragraph that prints itself."""
-    text = (
-        "class Deb822(dict):\n"
-        "    def dump(self):\n"
-        "        return ''.join('%s: %s\\n' % field for field in self.items())\n"
-    )
-    folder = "/usr/lib/python3/dist-packages/debian"
-    return Payload({f"{folder}/__init__.py": "", f"{folder}/deb822.py": text})
-
-
 _KINDS: dict[str, Callable[[str, str], Payload]] = {
     "toolkit": _toolkit,
     "alternative": _alternative,
@@ -138,5 +127,4 @@ _KINDS: dict[str, Callable[[str, str], Payload]] = {
     "dkms": _dkms,
     "library": _library,
     "pinning": _pinning,
-    "deb822": _deb822,
 }

@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.stack.provisioned import FROZEN, REVOKED_KEYS
+from nodectl.checks.stack.provisioned import FROZEN
 from nodectl.facts.environment import Imported
 from nodectl.facts.versions import Libraries, Library
 from nodectl.model.facts import Unread
@@ -204,7 +204,7 @@ def apt(changes: dict[str, str] | None = None, extra: str = "") -> object:
     frozen = "".join(f"frozen\t{name}\n" for name in FROZEN)
     release = "list\tdeveloper.download.nvidia.com_compute_cuda_repos_ubuntu2204_x86%5f64_Release\n"
     source = f"source\t/etc/apt/sources.list.d/nodectl-nvidia.sources\t{URI}\n"
-    text = "".join([source, release, candidates, frozen, "key\t/etc/apt/trusted.gpg\tAB\n", extra])
+    text = "".join([source, release, candidates, frozen, extra])
     return fact("nvidia_repository", nvidia_repository=text)
 
 
@@ -231,8 +231,6 @@ def test_a_repository_as_the_stack_says_is_fine() -> None:
         (apt({"libnccl2": "1.0+cuda12.1"}), "libnccl2", "ok"),
         (apt({"libnccl2": "1.0"}, f"offered\tlibnccl2\t{PINS['libnccl2']}\n"), "libnccl2", "failed"),
         (apt(extra=f"source\t/etc/apt/sources.list\t{URI}\n"), URI.partition("/ubuntu")[0], "failed"),
-        (apt(extra=f"key\t/etc/apt/trusted.gpg\t{REVOKED_KEYS[0]}\n"), "/etc/apt/trusted.gpg", "failed"),
-        (apt(extra="blind\tgpg is not installed\n"), "trusted keys", "unknown"),
         (Unread("unknown", "it was cut"), "", "unknown"),
     ],
 )

@@ -127,7 +127,7 @@ def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
 ) -> None:
     on_host("mkdir -p /opt/theirs; printf '#!/bin/sh\\necho []\\n' > /opt/theirs/uv; chmod 755 /opt/theirs/uv")
     reasons = {
-        "/opt/theirs/uv": "wheels exist for 3.99 to 3.99, apt offers none of those, and uv",
+        "/opt/theirs/uv": "wheels exist for 3.99 to 3.99, and uv cannot bring one",
         "/opt/theirs/none": "no uv at /opt/theirs/none, and python_controller_uv names none to copy there",
     }
     # two refusals of one run

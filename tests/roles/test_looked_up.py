@@ -85,10 +85,8 @@ def asking() -> Iterator[tuple[str, str, dict[str, Any], tuple[Any, ...], Any]]:
     for path in sorted(ROLES.glob("*/tasks/*.yml")):
         role = path.parent.parent.name
         for task, when in tasks_in(yaml.safe_load(path.read_text())):
-            if PINNED in task:
+            if PINNED in task and task[PINNED]["packages"]:
                 yield role, "looked" if task[PINNED].get("look") else "installed", task, when, task[PINNED]["packages"]
-            elif "nodectl.fleet.nvidia_source" in task and task["nodectl.fleet.nvidia_source"].get("state") == "look":
-                yield role, "looked", task, when, task["nodectl.fleet.nvidia_source"]["wanted"]
             for name in INSTALLERS & set(task):
                 yield role, "installed", task, when, task[name]["name"]
 

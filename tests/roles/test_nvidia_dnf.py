@@ -4,7 +4,6 @@ The repository is built and signed by the tests (tests/rpm_repo), with the modul
 installed for real, but hold no file: nothing is booted, no module built, no service started.
 """
 
-import base64
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 
+from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 from tests.rpm_repo import Repository, build
 from tests.rpm_repo.build import PROGRAMS
 
-SOURCE = "plugins/modules/nvidia_source.py"
 PINNED = "plugins/modules/pinned_packages.py"
-REPO_FILE = "etc/yum.repos.d/nodectl-nvidia.repo"
-KEY_FILE = "etc/pki/rpm-gpg/RPM-GPG-KEY-nodectl-nvidia"
+REPO_FILE = "/etc/yum.repos.d/nodectl-nvidia.repo"
 STREAM_FILE = "etc/dnf/modules.d/nvidia-driver.module"
 LOCKS = "etc/dnf/plugins/versionlock.list"
 OPEN: dict[str, Any] = {"names": ["nvidia-open-580", "nvidia-open"], "version": "580.*"}
@@ -37,6 +36,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return build(tmp_path_factory.mktemp("rpms"))
 
 
+def stream_file(stream: str) -> str:
+    """The role's own file of the driver's module stream."""
+    template = share_dir() / "roles/nvidia_repository/templates" / f"{STREAM_FILE}.j2"
+    environment = Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)  # noqa: S701  no HTML
+    return environment.from_string(template.read_text()).render(nvidia_repository_driver_stream=stream)
+
+
 @dataclass(frozen=True)
 class Host:
     """A root as RHEL 9 lays it out, and nodectl's modules run on it."""
@@ -47,29 +53,19 @@ class Host:
     def path(self, name: str) -> Path:
         return self.root / name.lstrip("/")
 
-    def source(self, *states: str, check: bool = False, **options: Any) -> list[dict[str, Any]]:
-        """The answers of the steps that the role takes."""
-        arguments = {
-            "base_url": self.repository.url,
-            "distribution": "rhel9",
-            "architecture": "x86_64",
-            "fingerprint": self.repository.fingerprint,
-            "driver_stream": "580-open",
-            "root": str(self.root),
-        }
-        return [
-            run_module(SOURCE, arguments | options | {"state": state}, folder=self.root / "tmp", check=check)
-            for state in states or ("keyed", "pinned")
-        ]
-
-    def provisioned(self, **options: Any) -> "Host":
+    def provisioned(self, driver_stream: str = "580-open", distribution: str = "rhel9", key: str = "") -> "Host":
         """With NVIDIA's repository as the role leaves it."""
-        for answer in self.source(**options):
-            assert not answer.get("failed"), answer
-        # the key's address in the file is one of a booted host, and dnf reads it from the machine's own root
-        path = self.path(REPO_FILE)
-        path.write_text(path.read_text().replace("gpgkey=file:///etc", f"gpgkey=file://{self.root}/etc"))
+        uri, key = f"{self.repository.url}/{distribution}/x86_64/", key or str(self.repository.key_file)
+        text = f"[nodectl-nvidia]\nname=NVIDIA\nbaseurl={uri}\ngpgcheck=1\ngpgkey=file://{key}\n"
+        self.path(REPO_FILE).write_text(text)
+        if distribution == "rhel9":
+            self.path(STREAM_FILE).write_text(stream_file(driver_stream))
         return self
+
+    def look(self, wanted: list[dict[str, Any]]) -> dict[str, Any]:
+        """What validation answers before the first change."""
+        repository = {"uri": f"{self.repository.url}/rhel9/x86_64/", "file": REPO_FILE}
+        return self.packages(wanted, look=True, repository=repository)
 
     def packages(self, packages: list[dict[str, Any]], *, check: bool = False, **options: Any) -> dict[str, Any]:
         arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
@@ -111,23 +107,6 @@ def host(tmp_path: Path, repository: Repository) -> Iterator[Host]:
     yield made
 
 
-def test_key_source_and_stream_are_written_once(host: Host) -> None:
-    keyed, pinned = host.source()
-    assert keyed["changed"] and pinned["changed"], (keyed, pinned)
-    text = host.path(REPO_FILE).read_text()
-    assert f"baseurl={host.repository.url}/rhel9/x86_64/" in text and "\ngpgcheck=1\n" in text
-    assert host.path(KEY_FILE).read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----")
-    assert "stream=580-open\n" in host.path(STREAM_FILE).read_text()
-    assert [answer["changed"] for answer in host.source()] == [False, False]
-
-
-def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
-    keyed, pinned = host.source(check=True)
-    shown = {part["after_header"] for part in keyed["diff"] + pinned["diff"]}
-    assert shown == {f"/{name}" for name in (REPO_FILE, KEY_FILE, STREAM_FILE)}
-    assert not any(host.path(name).exists() for name in (REPO_FILE, KEY_FILE, STREAM_FILE))
-
-
 def _of(branch: str, name: str) -> dict[str, Any]:
     return {"names": [name], "version": f"{branch}.*"}
 
@@ -167,10 +146,9 @@ def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
 
 @pytest.mark.slow
 def test_a_branch_without_streams_comes_whole_and_no_upgrade_moves_it(host: Host) -> None:
-    """As in rhel10, with the key of the operator's: the branch is a pattern of versions, then lines of versionlock."""
+    """As in rhel10: the branch is a pattern of versions, then lines of versionlock."""
     host.path("etc/os-release").write_text('ID="rocky"\nVERSION_ID="10.1"\nPLATFORM_ID="platform:el10"\n')
-    keyring = base64.b64encode(Path(host.repository.key_file).read_bytes()).decode()
-    host.provisioned(distribution="rhel10", fingerprint="", keyring=keyring)
+    host.provisioned(distribution="rhel10")
     assert not host.path(STREAM_FILE).exists()
     manager: dict[str, Any] = {"names": ["nvidia-fabricmanager"], "version": "580.126.20-*"}
     switches: dict[str, Any] = {"names": ["libnvidia-nscq"], "version": "580.126.20-*", "optional": True}
@@ -184,23 +162,18 @@ def test_a_branch_without_streams_comes_whole_and_no_upgrade_moves_it(host: Host
 
 
 @pytest.mark.slow
-def test_a_kept_driver_is_no_candidate_and_its_owner_s_stream_stays(host: Host) -> None:
+def test_a_kept_driver_is_no_candidate(host: Host) -> None:
     host.provisioned(driver_stream="")
-    assert "state=disabled" in host.path(STREAM_FILE).read_text()
     answer = host.packages([OPEN], driver=True)
     assert answer["failed"] and "no repository of this host has nvidia-open" in answer["msg"], answer
-    host.dnf("module", "enable", "nvidia-driver:590-open")
-    owner = host.path(STREAM_FILE).read_text()
-    assert not any(answer["changed"] for answer in host.source(driver_stream="", check=True)[1:])
-    assert host.path(STREAM_FILE).read_text() == owner
 
 
 @pytest.mark.slow
-def test_what_dnf_itself_wrote_of_a_stream_is_no_change(host: Host) -> None:
+def test_what_dnf_itself_writes_of_a_stream_is_the_roles_file(host: Host) -> None:
     host.provisioned()
     host.dnf("module", "reset", "nvidia-driver")
     host.dnf("module", "enable", "nvidia-driver:580-open")
-    assert not host.source("pinned")[0]["changed"]
+    assert host.path(STREAM_FILE).read_text() == stream_file("580-open")
 
 
 def test_each_package_is_in_its_version_and_locked(host: Host) -> None:
@@ -292,11 +265,11 @@ def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) 
         {"names": ["dkms"]},
         {"names": ["nvidia-fabricmanager"], "version": "@driver-*"},
     ]
-    (looked,) = host.source("look", wanted=wanted)
+    looked = host.look(wanted)
     assert not looked.get("failed"), looked
     with host.path("etc/yum.repos.d/system.repo").open("a") as file:
         file.write("excludepkgs=dkms\n")
-    (refused,) = host.source("look", wanted=[*wanted, {"names": ["libcudnn9-cuda-12"], "version": "9.9.9-1"}])
+    refused = host.look([*wanted, {"names": ["libcudnn9-cuda-12"], "version": "9.9.9-1"}])
     for said in ("no repository of this host has dkms", "libcudnn9-cuda-12=9.9.9-1; it has", "nothing was changed"):
         assert said in refused["msg"], refused
     assert not host.path(REPO_FILE).exists() and not host.path(STREAM_FILE).exists()
@@ -314,7 +287,7 @@ def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Hos
             {"names": [f"kmod-nvidia-@driver-{kernel}"], "others": others, "hint": "choose"},
         ]
 
-    (refused,) = host.source("look", wanted=asked("5.14.0-611.41.1"))
+    refused = host.look(asked("5.14.0-611.41.1"))
     for said in (
         "no repository of this host has kmod-nvidia-580.126.20-5.14.0-611.41.1",
         "kmod-nvidia-[0-9]*-5.14.0-611.41.1: kmod-nvidia-580.105.08-5.14.0-611.41.1",
@@ -322,7 +295,7 @@ def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Hos
         "(choose)",
     ):
         assert said in refused["msg"], refused
-    (looked,) = host.source("look", wanted=asked("5.14.0-687.51.1"))
+    looked = host.look(asked("5.14.0-687.51.1"))
     assert looked["driver"] == "580.126.20", looked
     host.provisioned(driver_stream="580")
     module = {"names": ["kmod-nvidia-580.126.20-5.14.0-687.51.1"]}
@@ -334,31 +307,33 @@ def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Hos
     assert not host.packages([driver, module], driver=True)["changed"]
 
 
-def test_a_source_of_the_same_repository_and_key_is_adopted_and_another_refused(host: Host) -> None:
-    text = f"[cuda]\nname=x\nbaseurl={host.repository.url}/rhel$releasever/$basearch/\nenabled=1\n"
-    cuda = host.path("etc/yum.repos.d/cuda-rhel9.repo")
-    key = f"https://mirror.example/{host.repository.fingerprint[-8:]}.pub"  # nobody asks for it here
-    cuda.write_text(f"{text}gpgcheck=1\ngpgkey={key}\n")
-    (keyed,) = host.source("keyed")
-    assert keyed.get("adopted"), keyed
-    assert keyed["source"] == "/etc/yum.repos.d/cuda-rhel9.repo"
-    assert not host.path(REPO_FILE).exists()
-    for wrong, said in (
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpgcheck=1\ngpgkey=https://mirror.example/D42D0685.pub\n", ""),
         ("gpgcheck=0\n", "without checking signatures"),
-        (f"gpgcheck=1\ngpgkey={key[:-12]}7FA2AF80.pub\n", "with the key"),
-    ):
-        cuda.write_text(text + wrong)
-        (refused,) = host.source("look")
-        assert refused["failed"] and said in refused["msg"], refused
-    cuda.write_text("[old]\nname=x\nbaseurl=https://mirror.example/compute/cuda/repos/rhel8/x86_64/\ngpgcheck=1\n")
-    (refused,) = host.source("look")
-    assert refused["failed"] and "beside" in refused["msg"], refused
+        ("gpgcheck=1\n", "without a key (gpgkey)"),
+        ("enabled=0\n", None),
+    ],
+)
+def test_a_second_source_is_adopted_or_refused(host: Host, text: str, said: str | None) -> None:
+    cuda = "/etc/yum.repos.d/cuda-rhel9.repo"
+    host.path(cuda).write_text(f"[cuda]\nname=x\nbaseurl={host.repository.url}/rhel$releasever/$basearch/\n{text}")
+    answer = host.look([])
+    assert bool(answer.get("failed")) == bool(said) and (said or "") in answer.get("msg", ""), answer
+    assert said or answer["source"] == (cuda if said == "" else ""), answer
+
+
+def test_another_repository_of_nvidia_is_refused(host: Host) -> None:
+    text = "[old]\nname=x\nbaseurl=https://mirror.example/compute/cuda/repos/rhel8/x86_64/\ngpgcheck=1\ngpgkey=x\n"
+    host.path("etc/yum.repos.d/old.repo").write_text(text)
+    assert "beside" in host.look([])["msg"]
 
 
 @pytest.mark.slow
 def test_a_package_that_another_key_signed_is_not_installed(host: Host, tmp_path: Path) -> None:
-    host.provisioned()
-    host.path(KEY_FILE).write_text("")
+    (tmp_path / "another").write_text("")
+    host.provisioned(key=str(tmp_path / "another"))
     answer = host.packages([{"names": ["cuda-toolkit-12-8"]}])
     assert answer["failed"] and not host.installed(), answer
 

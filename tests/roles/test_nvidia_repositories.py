@@ -15,12 +15,12 @@ import yaml
 from nodectl.common.resources import share_dir
 
 ROLE = share_dir() / "roles" / "nvidia_repository"
-# os-release's ID and VERSION_ID, the key of stacks, NVIDIA's folder, the end of its key's fingerprint
+# os-release's ID and VERSION_ID, the key of stacks, NVIDIA's folder, the name of its key
 SYSTEMS = [
-    ("ubuntu", "22.04", "ubuntu-22.04", "ubuntu2204", "3BF863CC"),
-    ("ubuntu", "24.04", "ubuntu-24.04", "ubuntu2404", "3BF863CC"),
+    ("ubuntu", "22.04", "ubuntu-22.04", "ubuntu2204", "3bf863cc"),
+    ("ubuntu", "24.04", "ubuntu-24.04", "ubuntu2404", "3bf863cc"),
     ("ubuntu", "26.04", "ubuntu-26.04", "ubuntu2604", "60DF8A40"),
-    ("debian", "12", "debian-12", "debian12", "3BF863CC"),
+    ("debian", "12", "debian-12", "debian12", "3bf863cc"),
     ("debian", "13", "debian-13", "debian13", "8793F200"),
     ("rhel", "9.8", "rhel-9", "rhel9", "D42D0685"),
     ("rocky", "10.1", "rocky-10", "rhel10", ""),
@@ -47,10 +47,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     """The arguments of the role's first module, by host; and what its assertion of a key would say."""
     folder = tmp_path_factory.mktemp("repositories")
     tasks = yaml.safe_load((ROLE / "tasks" / "validate.yml").read_text())
-    (look,) = [task["nodectl.fleet.nvidia_source"] for task in tasks if "nodectl.fleet.nvidia_source" in task]
     asserted = [task["ansible.builtin.assert"] for task in tasks if "ansible.builtin.assert" in task]
     (systems, key) = asserted[0]["that"], asserted[1]
-    shown = {name: look[name] for name in ("base_url", "distribution", "architecture", "fingerprint")}
+    shown = {"uri": "{{ _nvidia_repository_uri }}", "key": "{{ _nvidia_repository_key_name }}"}
     shown |= {"served": "{{ " + " and ".join(f"({each})" for each in systems) + " }}"}
     shown |= {"known": "{{ " + key["that"] + " }}", "said": key["fail_msg"]}
     wanted = "'unknown', 'cu132', 'stock', node=node"
@@ -58,7 +57,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
         {
             "hosts": "all",
             "gather_facts": False,
-            "vars_files": [str(ROLE / "defaults" / f"{name}.yml") for name in ("main", "profiles")],
+            "vars_files": [str(ROLE / f"{name}.yml") for name in ("defaults/main", "defaults/profiles", "vars/main")],
             "tasks": [
                 {"ansible.builtin.set_fact": {"fleet": f"{{{{ lookup('nodectl.fleet.fleet_profile', {wanted}) }}}}"}},
                 {
@@ -85,10 +84,11 @@ def test_each_system_and_architecture_has_its_folder_and_its_key(
     told: dict[str, dict[str, str]], name: str, node: dict[str, Any], folder: str, place: str, key: str
 ) -> None:
     host = told[name]
-    assert (host["distribution"], host["architecture"], host["fingerprint"][-8:]) == (folder, place, key)
+    assert host["uri"] == f"https://developer.download.nvidia.com/compute/cuda/repos/{folder}/{place}/"
+    assert host["key"] == f"{key}.pub"
     assert str(host["served"]) == "True"
     assert (str(host["known"]) == "True") == bool(key)
     if not key:
         said = host["said"]
-        assert f"the key that signs {folder} " in said and f"{host['base_url']}/{folder}/" in said
+        assert f"the key that signs {folder} " in said and f"/compute/cuda/repos/{folder}/" in said
         assert "nvidia_repo_keyring" in said

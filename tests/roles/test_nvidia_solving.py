@@ -4,30 +4,32 @@ Each runs in a private apt root with that distribution's part of the repository 
 booted and nothing installed. What is installed for real is in test_nvidia_lab.py and in tests/booted.
 """
 
-import base64
 import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
+from jinja2 import Environment
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packages as wanting
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import run
 from nodectl.common.resources import share_dir
 from nodectl.profiles.host_compat import HostLook
 from nodectl.profiles.resolve import resolve
 from tests.apt_repo import Repository, build, served
 from tests.roles.run_module import run_module
 
-SOURCE = "plugins/modules/nvidia_source.py"
 PINNED = "plugins/modules/pinned_packages.py"
 PREFERENCES = "etc/apt/preferences.d/90-nodectl-nvidia"
-KEYRING = "etc/apt/keyrings/nodectl-nvidia.gpg"
-SOURCE_FILE = "etc/apt/sources.list.d/nodectl-nvidia.sources"
+SOURCE = "/etc/apt/sources.list.d/nodectl-nvidia.sources"
+ROLE = share_dir() / "roles" / "nvidia_repository"
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg"))), reason="needs apt, dpkg-deb and gpg"
@@ -74,34 +76,35 @@ class Host:
     def path(self, name: str) -> Path:
         return self.root / name.lstrip("/")
 
-    def source(self, check: bool = False, **options: Any) -> dict[str, Any]:
-        arguments = {
-            "base_url": self.repository.url,
-            "distribution": self.distribution,
-            "architecture": "x86_64",
-            "fingerprint": self.repository.fingerprint,
-            "root": str(self.root),
-        }
-        keyed = run_module(SOURCE, arguments | options | {"state": "keyed"}, folder=self.root / "tmp", check=check)
-        if keyed.get("failed"):
-            return keyed
-        fresh = keyed["changed"]
-        if not check:
-            fresh = self.written(keyed) or fresh
-        step = {"state": "pinned", "fresh": fresh}
-        pinned = run_module(SOURCE, arguments | options | step, folder=self.root / "tmp", check=check)
-        return pinned | {"changed": fresh or pinned["changed"], "diff": keyed["diff"] + pinned.get("diff", [])}
-
-    def written(self, keyed: dict[str, Any]) -> bool:
-        """The source as deb822_repository writes it, which knows no other root than /; true where it was another."""
-        path, key = self.path(SOURCE_FILE), self.path(keyed["signed_by"])
+    def source(
+        self,
+        pins: Sequence[dict[str, Any]] = (),
+        driver_branch: str = "",
+        base_url: str = "",
+        architecture: str = "x86_64",
+    ) -> dict[str, Any]:
+        """What the role's look answers; then the role's own preferences and a source, as the role leaves them."""
+        uri = f"{base_url or self.repository.url}/{self.distribution}/{architecture}/"
+        looked = self.look([*pins], uri)
+        if looked.get("failed"):
+            return looked
         text = (
-            f"Architectures: {keyed['architecture']}\nX-Repolib-Name: nodectl-nvidia\nSigned-By: {key}\n"
-            f"Suites: /\nTypes: deb\nURIs: {keyed['uri']}\n"
+            f"Types: deb\nURIs: {uri}\nSuites: /\nSigned-By: {self.repository.key_file} {self.repository.fingerprint}\n"
         )
-        changed = not path.exists() or path.read_text() != text
-        path.write_text(text)
-        return changed
+        self.path(SOURCE).write_text(text)
+        rendered = Environment(trim_blocks=True, autoescape=False).from_string(  # noqa: S701  no HTML
+            (ROLE / "templates" / f"{PREFERENCES}.j2").read_text()
+        )
+        known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+        known |= {"versions": looked["versions"], "nvidia_repository_driver_branch": driver_branch}
+        self.path(PREFERENCES).write_text(rendered.render(known))
+        self.apt("apt-get", "-qq", "update")
+        return looked
+
+    def look(self, wanted: list[dict[str, Any]], uri: str = "") -> dict[str, Any]:
+        """What validation answers before the first change."""
+        uri = uri or f"{self.repository.url}/{self.distribution}/x86_64/"
+        return self.packages(wanted, look=True, repository={"uri": uri, "file": SOURCE})
 
     def packages(self, packages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
         arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
@@ -145,7 +148,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path, repository: Repository, request: pytest.FixtureRequest) -> Host:
-    folders = ("etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/apt.conf.d", "etc/apt/trusted.gpg.d", "tmp")
+    folders = ("etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/apt.conf.d", "tmp")
     for folder in (*folders, "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
         (tmp_path / folder).mkdir(parents=True)
     made = Host(tmp_path, repository, getattr(request, "param", "ubuntu2204"))
@@ -159,17 +162,17 @@ def test_solved_not_installed_each_stack_finds_its_pins(stack: str, host: Host, 
     pins = filters.nvidia_pins(wanted)
     branch = wanted["driver"]["branch"]
     answer = host.source(pins=pins, driver_branch=branch)
-    assert answer["changed"], answer
-    assert not host.source(pins=pins, driver_branch=branch)["changed"]
     for pin in pins:
-        candidate = host.policy(pin["name"])
-        assert candidate == pin["version"] or (pin["nearest"] and candidate.endswith(pin["version"].partition("+")[2]))
-    layers = [filters.wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in pins]
+        (name,), version = pin["names"], pin["version"]
+        candidate = host.policy(name)
+        assert candidate == answer["versions"][name], answer
+        assert candidate == version or (pin["nearest"] and candidate.endswith(version.partition("+")[2]))
+    layers = [*pins]
     layers += [filters.wanted_package(wanted["toolkit"]["package"])]
     layers += [filters.wanted_package(name) for name in wanted["dcgm"]]
     plan = host.packages(layers)
     assert "plan" in plan, plan
-    assert {pin["name"] for pin in pins} <= {step["name"] for step in plan["plan"]}
+    assert {name for pin in pins for name in pin["names"]} <= {step["name"] for step in plan["plan"]}
     driver = {"names": filters.driver_packages(wanted["driver"]), "version": f"{branch}.*"}
     plan = host.packages([driver], driver=True)
     drivers = [step["after"] for step in plan["plan"]]
@@ -246,8 +249,7 @@ def test_solved_not_installed_an_arm64_server_gets_its_driver_of_the_folder_sbsa
     monkeypatch.setenv("APT_CONFIG", str(config))
     repository = build(host.path("sbsa"), [host.distribution], ["sbsa"])
     server = Host(host.root, repository, host.distribution)
-    answer = server.source(driver_branch=branch, architecture="sbsa")
-    assert answer["uri"] == f"{repository.url}/{host.distribution}/sbsa/" and answer["architecture"] == "arm64"
+    server.source(driver_branch=branch, architecture="sbsa")
     wanted = {"names": filters.driver_packages({"branch": branch, "flavour": "open"}), "version": f"{branch}.*"}
     plan = server.packages([wanted], driver=True)["plan"]
     assert len(plan) > 5 and all(step["after"].startswith(f"{branch}.") for step in plan), plan
@@ -306,27 +308,13 @@ def test_solved_not_installed_what_somebody_holds_stays(host: Host) -> None:
 
 
 def test_a_mirror_over_http_is_read_and_one_that_does_not_answer_is_named(host: Host) -> None:
+    wanted = [{"names": ["libcudnn9-cuda-12"]}]
     with served(host.repository.base_url_path) as url:
-        assert host.source(base_url=url)["changed"]
+        host.source(base_url=url)
         assert host.policy("libcudnn9-cuda-12") != "(none)"
-    host.path(KEYRING).unlink()
-    answer = host.source(base_url=url)
-    assert answer["failed"] and f"{url}/ubuntu2204/x86_64/" in answer["msg"] and "nvidia_repo_keyring" in answer["msg"]
-    assert not host.path(KEYRING).exists()
-
-
-def ahead(host: Host, wanted: list[dict[str, Any]]) -> dict[str, Any]:
-    """What validation says before the first change."""
-    arguments = {
-        "base_url": host.repository.url,
-        "distribution": host.distribution,
-        "architecture": "x86_64",
-        "fingerprint": host.repository.fingerprint,
-        "root": str(host.root),
-        "state": "look",
-        "wanted": wanted,
-    }
-    return run_module(SOURCE, arguments, folder=host.root / "tmp")
+    shutil.rmtree(host.path("var/lib/apt/lists"))
+    answer = host.look(wanted, f"{url}/ubuntu2204/x86_64/")
+    assert answer["failed"] and f"apt could not read {url}/ubuntu2204/x86_64/" in answer["msg"], answer
 
 
 def test_a_version_that_is_nowhere_is_refused_before_anything_changes(host: Host, filters: ModuleType) -> None:
@@ -335,10 +323,10 @@ def test_a_version_that_is_nowhere_is_refused_before_anything_changes(host: Host
     node = {"kernel": "6.8.0-45-generic", "driver": {"version": None}}
     stack = resolve("unknown", "cu118", "stock").as_variables()["stack"]
     wanted = filters.asked_packages(stack, node, "manage", True)
-    assert "failed" not in ahead(host, wanted), "the stack as it is"
+    assert "failed" not in host.look(wanted), "the stack as it is"
     wrong = [each | {"version": "9.9.9-1"} if "libcudnn8" in each["names"] else each for each in wanted]
     wrong.append({"names": ["linux-headers-6.8.0-99-generic"]})
-    answer = ahead(host, wrong)
+    answer = host.look(wrong)
     assert answer["failed"] and answer["msg"].endswith("nothing was changed"), answer
     for said in ("libcudnn8=9.9.9-1; it has libcudnn8 8.", "linux-headers-6.8.0-99-generic"):
         assert said in answer["msg"], answer
@@ -352,14 +340,14 @@ def test_fabric_manager_is_asked_for_in_the_version_of_the_driver_that_will_come
     node = {"kernel": "6.8.0-45-generic", "driver": {"version": "535.161.07"}}
     stack = resolve("unknown", "cu118", "stock").as_variables()["stack"]
     assert (
-        "nvidia-fabricmanager-535=535.161.07-*" in ahead(host, filters.asked_packages(stack, node, "keep", True))["msg"]
+        "nvidia-fabricmanager-535=535.161.07-*" in host.look(filters.asked_packages(stack, node, "keep", True))["msg"]
     )
-    assert "failed" not in ahead(host, filters.asked_packages(stack, node, "keep", False))
+    assert "failed" not in host.look(filters.asked_packages(stack, node, "keep", False))
     old = [{"names": ["cuda-drivers-530"], "version": "530.*", "driver": True}]
     manager = {"names": ["nvidia-fabricmanager-530"], "version": "@driver-*"}
-    assert "no repository of this host has nvidia-fabricmanager-530" in ahead(host, [*old, manager])["msg"]
+    assert "no repository of this host has nvidia-fabricmanager-530" in host.look([*old, manager])["msg"]
     new = {"names": ["nvidia-fabricmanager-535"], "version": "@driver-*"}
-    assert "nvidia-fabricmanager-535=530.30.02-*" in ahead(host, [*old, new])["msg"]
+    assert "nvidia-fabricmanager-535=530.30.02-*" in host.look([*old, new])["msg"]
 
 
 UBUNTU = resolve(
@@ -385,7 +373,7 @@ def test_solved_not_installed_precompiled_modules_come_with_their_distributions_
     host.source(driver_branch="")  # NVIDIA's own driver is no candidate then
     host.archive("archive")
     asked = filters.asked_packages({"driver": wanted}, node, "manage", False, UBUNTU["family"])
-    looked = ahead(host, asked)
+    looked = host.look(asked)
     assert looked.get("driver") == "580.173.02", looked
     beside = filters.driver_beside(wanted, node, looked["driver"])
     driver: dict[str, Any] = {"names": filters.driver_packages(wanted), "version": "580.*"}
@@ -413,7 +401,7 @@ def test_a_kernel_without_precompiled_modules_is_refused_with_what_there_is(host
     host.archive("archive")
     node = node_of("6.8.0-45-generic")
     wanted = filters.wanted_driver(UBUNTU["stack"]["driver"], node, "precompiled", UBUNTU["family"])
-    said = ahead(host, filters.asked_packages({"driver": wanted}, node, "manage", False, UBUNTU["family"]))["msg"]
+    said = host.look(filters.asked_packages({"driver": wanted}, node, "manage", False, UBUNTU["family"]))["msg"]
     for part in (
         "no repository of this host has linux-modules-nvidia-580-server-open-6.8.0-45-generic",
         "linux-modules-nvidia-*-6.8.0-45-generic: linux-modules-nvidia-535-server-6.8.0-45-generic",
@@ -442,9 +430,9 @@ def test_the_newest_systems_are_asked_for_what_they_have(
         )
         return packages
 
-    said = ahead(host, asked())["msg"]
+    said = host.look(asked())["msg"]
     assert "no repository of this host has datacenter-gpu-manager-4-cuda13" in said and "{dcgm: []}" in said, said
-    looked = ahead(host, asked(stack={"dcgm": []}))
+    looked = host.look(asked(stack={"dcgm": []}))
     assert looked.get("driver") == "595.71.05", looked
 
 
@@ -468,19 +456,11 @@ def test_what_the_distribution_lacks_is_found_by_a_look_and_read_where_it_will_c
     ]
     said = host.packages(wanted, look=True)["msg"]
     assert said == "nvidia: no repository of this host has doca-ofed: nothing was changed"
-    keyring = base64.b64encode(Path(host.repository.key_file).read_bytes()).decode()
-    there = {"uri": f"{host.repository.url}/ubuntu2204/x86_64", "suite": "/", "keyring": keyring}
+    there = {"uri": f"{host.repository.url}/ubuntu2204/x86_64", "suite": "/"}
     later: list[dict[str, Any]] = [{"names": ["infiniband-diags"]}, {"names": ["libcudnn9-cuda-12"]}]
     assert host.packages(later, look=True)["failed"]
-    assert not host.packages(later, look=True, aside=there).get("failed")
+    assert not host.packages(later, look=True, repository=there).get("failed")
     assert host.files() == before
-
-
-def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
-    before = host.files()
-    answer = host.source(check=True, driver_branch="535")
-    assert answer["changed"] and host.files() == before
-    assert {part["after_header"] for part in answer["diff"]} >= {f"/{PREFERENCES}", f"/{KEYRING}"}
 
 
 def test_an_answer_before_the_repository_is_there_is_a_plan_not_a_refusal(host: Host) -> None:
@@ -488,3 +468,64 @@ def test_an_answer_before_the_repository_is_there_is_a_plan_not_a_refusal(host: 
     assert host.packages(wanted)["failed"]
     foreseen = host.packages(wanted, source_expected=True)
     assert foreseen["changed"] and foreseen["diff"]["after"] == "libnccl2 2.17.1-1+cuda12.1 (held)\n"
+
+
+NVIDIA_URI = "https://one.example/compute/cuda/repos/ubuntu2204/x86_64/"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "adopted", "said"),
+    [
+        ("a.list", "deb [arch=amd64 signed-by=/k.gpg] {} /\ndeb-src http://src.example/ main x\n", True, ""),
+        ("a.list", "# deb [trusted=yes] {} /\n", False, ""),
+        ("a.list.disabled", "deb {} /\n", False, ""),
+        ("a.list", "deb {} /\n", False, "with no signed-by, so with any key that apt trusts"),
+        ("a.list", "deb [trusted=yes] {} /\n", False, "without checking signatures (trusted=yes)"),
+        ("a.list", "deb [signed-by=/gone.gpg] {} /\n", False, "signed by /gone.gpg, which is not there"),
+        (
+            "a.list",
+            "deb [signed-by=/k.gpg] https://two.example/compute/cuda/repos/x/y/ /\n",
+            False,
+            f"beside {NVIDIA_URI}",
+        ),
+        ("a.sources", "Types: deb\nURIs: {}\nSuites: /\nSigned-By: /k.gpg\n", True, ""),
+        (
+            "a.sources",
+            "Types: deb\nURIs: {}\nSuites: /\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n",
+            True,
+            "",
+        ),
+        ("a.sources", "Enabled: no\nTypes: deb\nURIs: {}\nSuites: /\n", False, ""),
+        ("a.sources", "Types: deb\nURIs: http://x.example {}\nSuites: a b\n", False, "with no signed-by"),
+    ],
+)
+def test_a_second_source_is_adopted_or_refused(host: Host, file: str, text: str, adopted: bool, said: str) -> None:
+    host.path("k.gpg").touch()
+    path = f"/etc/apt/sources.list.d/{file}"
+    host.path(path).write_text(text.format(NVIDIA_URI))
+    answer = host.look([], NVIDIA_URI)
+    assert said in answer.get("msg", "") and bool(answer.get("failed")) == bool(said), answer
+    assert said or answer["source"] == path * adopted, answer
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "version"),
+    [
+        ("2.12.7-1+cuda11.6", ["2.14.3-1+cuda11.7", "2.12.12-1+cuda11.6", "2.12.10-1+cuda11.6"], "2.12.10-1+cuda11.6"),
+        ("2.13.1-1+cuda11.6", ["2.12.12-1+cuda11.6", "2.12.10-1+cuda11.6"], "2.12.12-1+cuda11.6"),
+        ("2.12.7-1+cuda11.6", ["2.12.7-1+cuda11.5"], None),
+    ],
+)
+def test_the_nearest_is_of_the_same_cuda(wanted: str, offered: list[str], version: str | None) -> None:
+    assert wanting.nearest(wanted, offered) == version
+
+
+def test_only_what_was_asked_for_may_happen() -> None:
+    steps = run.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
+    said = wanting.objections(steps, {"own"}, [], lambda name, _: name != "cuda-drivers", {"held"})
+    assert said == [
+        "it would bring cuda-drivers 2",
+        "it would remove old 1",
+        "it would change held, which is held at 1",
+    ]
+    assert not wanting.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name, _: False, set())

@@ -168,30 +168,25 @@ def test_each_package_has_one_index(make: Make, tmp_path: Path) -> None:
     answer = make(**given, index_packages=["torch"])
     assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0"}, answer
     elsewhere = make(**given, index_packages=["torch"], requirements=["torch==9.2", "numpy==8.0"])
-    assert elsewhere["failed"] and "uv could not resolve torch==9.2" in elsewhere["msg"], elsewhere
+    assert elsewhere["failed"] and "uv could not install torch==9.2" in elsewhere["msg"], elsewhere
     first = make(**given, constraints=["torch==9.1"])
     assert first["failed"], "a name that the first index has is taken from nowhere else"
 
 
-def test_a_lock_installs_what_is_needed_under_its_digests_and_nothing_else(
-    make: Make, settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_installs_the_locks_files_by_their_digests(make: Make, tmp_path: Path) -> None:
     lines = [locked_line(tmp_path / "wheels", name, version) for name, version in (("torch", "9.1"), ("numpy", "8.0"))]
-    wheel(tmp_path / "wheels", "evil", "1.0")
-    evil = locked_line(tmp_path / "wheels", "evil", "1.0")
-    answer = make(locked=[*lines, evil], constraints=["torch==9.1", "numpy==8.0", "evil==1.0"])
-    assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0"}, answer
-
+    wheel(tmp_path / "wheels", "extra", "1.0")
+    answer = make(locked=[*lines, locked_line(tmp_path / "wheels", "extra", "1.0")])
+    assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0", "extra": "1.0"}, answer
     for number, (locked, why) in enumerate(
         (
             ([lines[0].rpartition(":")[0] + ":" + "0" * 64, lines[1]], "digest|hash"),
-            ([lines[0]], "numpy==8.0 is needed here, and the lock has none"),
+            ([lines[0]], "these are missing: numpy==8.0"),
             ([*lines, "--extra-index-url http://127.0.0.1:9/simple"], "is no name==version with sha256 digests"),
-            ([*lines, "sympy @ http://127.0.0.1:9/sympy.tar.gz"], "is no name==version with sha256 digests"),
         )
     ):
         refused = make(locked=locked, store=str(tmp_path / f"store{number}"), path=str(tmp_path / f"venv{number}"))
-        assert refused["failed"] and re.search(why, refused["msg"].lower() if "|" in why else refused["msg"]), refused
+        assert refused["failed"] and re.search(why, refused["msg"].lower()), refused
         assert not (tmp_path / f"venv{number}").exists()
 
 
@@ -279,5 +274,5 @@ def test_what_cannot_be_says_what_to_set(make: Make, tmp_path: Path) -> None:
     empty = make(wheelhouse=str(tmp_path / "empty"))
     assert empty["failed"] and "no wheel in" in empty["msg"] and "nodectl_wheelhouse" in empty["msg"]
     absent = make(requirements=["torch==7"])
-    assert absent["failed"] and "uv could not resolve torch==7" in absent["msg"]
+    assert absent["failed"] and "uv could not install torch==7" in absent["msg"]
     assert not (tmp_path / "opt" / "venv").exists()

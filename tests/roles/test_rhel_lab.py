@@ -36,7 +36,7 @@ KERNEL = "5.14.0-687.51.1.el9_8.x86_64"
 TAGS = "nvidia_repository,nvidia_driver,cuda,cudnn,nccl,fabric_manager,dcgm,rdma"
 DRESS = rf"""
 set -e
-mkdir -p /opt/kept /etc/dnf/modules.d /etc/yum.repos.d /opt/nodectl /var/lib/rpm
+mkdir -p /opt/kept /etc/pki/rpm-gpg /etc/dnf/modules.d /etc/yum.repos.d /opt/nodectl /var/lib/rpm
 mv /var/lib/dpkg/status /opt/kept/
 rm -f /etc/os-release
 printf 'ID="rocky"\nVERSION_ID="9.8"\nID_LIKE="rhel centos fedora"\nPLATFORM_ID="platform:el9"\n' > /etc/os-release

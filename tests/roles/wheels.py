@@ -24,11 +24,12 @@ def wheel(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) ->
     return path
 
 
-def simple_index(folder: Path, *packages: tuple[str, str]) -> str:
-    """A package index (PEP 503) of stand-ins, as uv reads one from files; its address."""
-    for name, version in packages:
-        made = wheel(folder / name, name, version)
-        (folder / name / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
+def simple_index(folder: Path, *packages: tuple[str, ...]) -> str:
+    """A package index (PEP 503) of stand-ins (name, version, needs), as uv reads one from files; its address."""
+    for name, version, *needs in packages:
+        wheel(folder / name, name, version, tuple(needs))
+        names = [path.name for path in (folder / name).glob("*.whl")]
+        (folder / name / "index.html").write_text("".join(f'<a href="{made}">{made}</a>' for made in names))
     return folder.as_uri()
 
 

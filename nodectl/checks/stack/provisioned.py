@@ -268,15 +268,14 @@ def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[
 
 NVIDIA_REPOSITORY = Check(
     "nvidia_repository",
-    looks_at="apt's sources, lists, candidates and trusted keys, or dnf's sources, at the end of provision and verify",
-    fires="not one source of NVIDIA's packages, other candidates than the stack's, a revoked key, upgrades of drivers",
+    looks_at="apt's sources, lists and candidates, or dnf's sources, at the end of provision and verify",
+    fires="not one source of NVIDIA's packages, other candidates than the stack's, upgrades of drivers",
     remedy=provision("nvidia_repository"),
     roles=("nvidia_repository",),
 )
 # NVIDIA's layout below any host; a mirror keeps it, and the machine-learning repository had it too
 _LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
 # as in roles/nvidia_repository/defaults/main.yml, unless the inventory names others
-REVOKED_KEYS = ("AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80",)
 FROZEN = (
     *("^cuda-drivers", "^firmware-nvidia-", "^lib.*-nvidia", "^libcuda1", "^libcudadebugger1", "^libnvcuvid1"),
     *("^libnvidia-", "^libnvoptix1", "^libnvsdm", "^libxnvctrl", "^nvidia-", "^nvlink5", "^nvlsm"),
@@ -291,10 +290,10 @@ FROZEN = (
     unread="one source",
     or_absent=True,
     where=lambda host: host.has_stack and bool(host.wanted and host.wanted.stack.cuda),
-    variables=("nvidia_repo_baseurl", "nvidia_repository_frozen", "nvidia_repository_revoked_keys"),
+    variables=("nvidia_repo_baseurl", "nvidia_repository_frozen"),
 )
 def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
-    """Compare what apt holds: one source, its lists, the stack's versions as candidates, no revoked key.
+    """Compare what apt holds: one source, its lists, the stack's versions as candidates.
 
     Of dnf: one source, and that its signatures are checked.
     """
@@ -324,7 +323,6 @@ def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[F
     yield host.finding(
         NVIDIA_REPOSITORY, failed_unless(not touched), "unattended upgrades", expected=expected, actual=actual
     )
-    yield from _trusted(host, repository)
 
 
 def _signed(host: Subject, unchecked: set[tuple[str, str]]) -> Finding:
@@ -344,19 +342,3 @@ def _candidate(host: Subject, name: str, version: str, repository: NvidiaReposit
     stands_in = nearest and bool(suffix) and version not in repository.offered.get(name, ())
     status = failed_unless(fnmatchcase(actual, version) or (stands_in and actual.endswith(f"+{suffix}")))
     return host.finding(NVIDIA_REPOSITORY, status, name, expected=version, actual=actual)
-
-
-def _trusted(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
-    revoked = host.variables.get("nvidia_repository_revoked_keys") or REVOKED_KEYS
-    if repository.blind:
-        remedy = "install gpg there, and verify again"
-        yield host.finding(
-            NVIDIA_REPOSITORY,
-            Status.UNKNOWN,
-            "trusted keys",
-            expected="no revoked key",
-            actual=repository.blind,
-            remedy=remedy,
-        )
-    for file in dict.fromkeys(file for file, key in repository.keys if key in revoked):
-        yield host.finding(NVIDIA_REPOSITORY, Status.FAILED, file, expected="no revoked key", actual="trusts one")

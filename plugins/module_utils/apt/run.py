@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -54,6 +54,12 @@ ENVIRONMENT = {
 LOCK_SECONDS = 300
 CONFOLD = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 
+# what apt needs below a root of its own
+FOLDERS = (
+    *("etc/apt/preferences.d", "etc/apt/sources.list.d", "var/lib/apt/lists/partial"),
+    *("var/cache/apt/archives/partial", "var/lib/dpkg"),
+)
+
 
 class Apt:
     """The node's apt; `root` other than / is for looking and planning only, dpkg never runs there."""
@@ -63,7 +69,7 @@ class Apt:
 
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
         self.module, self.root = module, root
-        self._has_read = self._has_updated = False
+        self._has_renewed = False
         self._unread = ""
         private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
         private += ["-o", "APT::Sandbox::User=root"] if private else []
@@ -85,7 +91,8 @@ class Apt:
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
-        self._read_first()
+        if not self._has_lists():  # as on an image: apt would know of no package at all
+            self.renew()
         names = [package for name in names for package in (self.known(name) if "*" in name else [name])]
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return parse_madison(out) if status == 0 else {}
@@ -93,19 +100,27 @@ class Apt:
     def _has_lists(self) -> bool:
         return any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*"))
 
-    def _read_first(self) -> None:
-        """Have apt read its sources where it never has, as on an image: it would know of no package at all."""
-        if not self._has_read and not self._has_lists():
-            status, out, err = self.call("apt-get", "update", "--quiet")
-            errors = [line for line in (out + err).splitlines() if line.startswith(("E:", "W:", "Err:"))]
-            self._unread = "; ".join(errors[:3]) or ("exit status %d" % status if status else "no error")
-        self._has_read = True
+    def renew(self) -> bool:
+        """Have apt read all its sources, once; False if that was done already."""
+        if self._has_renewed:
+            return False
+        self._has_renewed = True
+        status, out, err = self.call("apt-get", "update", "--quiet")
+        errors = [line for line in (out + err).splitlines() if line.startswith(("E:", "W:", "Err:"))]
+        self._unread = "; ".join(errors[:3]) or ("exit status %d" % status if status else "")
+        return True
+
+    def read(self, uri: str, file: str) -> None:
+        """Have apt read this repository, and no other."""
+        only = ["-o", f"Dir::Etc::SourceList={Path(self.root, file.lstrip('/'))}", "-o", "Dir::Etc::SourceParts=-"]
+        only += ["-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"]
+        self.run("apt-get", "update", "--quiet", *only, doing=f"read {uri} (named in {file})")
 
     def without_lists(self) -> str:
-        """Return what to add to 'no repository has it' where apt's lists are empty; empty if they are not."""
-        if self._has_lists():
-            return ""
+        """Return what to add to 'no repository has it' if apt could not read its sources; "" if it could."""
         reason = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
+        if self._has_lists():
+            return reason
         return (
             "; apt has read no list of packages here, /var/lib/apt/lists is empty%s: correct apt's sources, then run "
             "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % reason
@@ -139,6 +154,22 @@ class Apt:
         fix = ("--fix-broken", "install", "--yes", "--no-install-recommends", "--no-remove", *CONFOLD)
         self.run("apt-get", *fix, doing="repair an interrupted installation")
 
+    def sources(self, uri: str) -> list[dict[str, str]]:
+        """Return the enabled sources."""
+        return sources.read(self.root, uri)
+
+    def offers_aside(self, uri: str, suite: str, names: list[str]) -> Offers:
+        """Return what a repository offers that is no source yet; only its lists are read, so no key is needed."""
+        with tempfile.TemporaryDirectory(prefix="nodectl-apt-") as root:
+            for folder in FOLDERS:
+                Path(root, folder).mkdir(parents=True)
+            Path(root, "var/lib/dpkg/status").touch()
+            line = f"deb [trusted=yes] {uri} {suite}\n"
+            Path(root, "etc/apt/sources.list.d/aside.list").write_text(line, encoding="utf-8")
+            apt = Apt(self.module, root)
+            apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=f"read {uri}")
+            return apt.offers(names)
+
     @staticmethod
     def is_driver(name: str, version: str) -> bool:
         """Return whether the package is a part of a GPU driver."""
@@ -171,37 +202,11 @@ class Apt:
     def install(self, choice: dict[str, str], gone: list[str]) -> bool:
         """Follow the plan. Return False, once, if apt's lists name what is gone: they are new now, so choose again."""
         words = self.words(choice, gone)
-        if not self._has_updated and "Failed to fetch" in self.call("apt-get", "--download-only", *words)[2]:
-            self._has_updated = True
-            self.call("apt-get", "update", "--quiet")
-            return False
+        if not self._has_renewed and "Failed to fetch" in self.call("apt-get", "--download-only", *words)[2]:
+            return not self.renew()
         self.run("apt-get", *words, doing=f"install {' '.join(choice) or ', '.join(gone)}")
         return True
 
     def hold(self, names: list[str]) -> None:
         """Keep each at the version that it has."""
         self.module.run_command(["apt-mark", "hold", *names], check_rc=True)
-
-
-# what apt needs below a root of its own
-FOLDERS = (
-    *("etc/apt/preferences.d", "etc/apt/sources.list.d", "var/lib/apt/lists/partial"),
-    *("var/cache/apt/archives/partial", "var/lib/dpkg"),
-)
-
-
-def offers_of(module: AnsibleModule, line: str, keyring: bytes, names: list[str]) -> Offers:
-    """{package: its versions} of this line's source, with {key} for its keyring; the node's apt is left as it is."""
-    with tempfile.TemporaryDirectory(prefix="nodectl-apt-") as root:
-        for folder in FOLDERS:
-            Path(root, folder).mkdir(parents=True)
-        Path(root, "var/lib/dpkg/status").touch()
-        # by the suffix apt tells an armoured one
-        key = Path(root, "key.asc" if keyring.startswith(b"-----BEGIN") else "key.gpg")
-        key.write_bytes(keyring)
-        source = line.replace("{key}", str(key))
-        Path(root, "etc/apt/sources.list.d/aside.list").write_text(source + "\n", encoding="utf-8")
-        apt = Apt(module, root)
-        doing = f"read {line.partition('] ')[2]}"
-        apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=doing)
-        return apt.offers(names)

@@ -12,71 +12,47 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
 
+    # file, uri, and why its packages are not to be trusted ("" if they are)
     Source = dict[str, str]
 
-# NVIDIA's layout below any host; a mirror keeps it, and the machine-learning repository had it too
-NVIDIA_LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
 
-
-def read(root: str = "/") -> list[Source]:
-    """Every enabled source: file, uri, suite, signed_by, trusted."""
+def read(root: str, _uri: str = "") -> list[Source]:
+    """Return every enabled source."""
     apt = Path(root, "etc/apt")
-    entries: list[Source] = []
+    found: list[Source] = []
     for path in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
-        name = f"/{path.relative_to(root)}"
-        if path.suffix == ".sources":
-            entries.extend(deb822(name, read_or(str(path))))
-        elif path.suffix == ".list":
-            entries.extend(one_line(name, read_or(str(path))))
-    return entries
+        reader = {".sources": deb822, ".list": one_line}.get(path.suffix)
+        for uri, options in reader(read_or(str(path))) if reader else ():
+            found.append({"file": f"/{path.relative_to(root)}", "uri": uri, "problem": problem(root, options)})
+    return found
 
 
-def one_line(name: str, text: str) -> Iterator[Source]:
-    """`deb [signed-by=KEY] URI SUITE ...` lines."""
+def one_line(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield address and options of `deb [signed-by=KEY] URI SUITE ...` lines."""
     for line in text.splitlines():
-        match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)", line)
+        match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+\S+", line)
         if match:
-            options = dict(re.findall(r"([\w-]+)\s*\+?=\s*(\S+)", match[1] or ""))
-            yield source(name, match[2], match[3], options.get("signed-by", ""), options.get("trusted", ""))
+            yield match[2], dict(re.findall(r"([\w-]+)\s*\+?=\s*(\S+)", match[1] or ""))
 
 
-def deb822(name: str, text: str) -> Iterator[Source]:
-    """Paragraphs of `Types`, `URIs`, `Suites`, `Signed-By`; a key in the file itself counts as `(inline)`."""
+def deb822(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield address and fields of paragraphs of `Types`, `URIs`, `Suites`, `Signed-By`."""
     for block in re.split(r"\n\s*\n", text):
-        fields: dict[str, str] = {}
-        last = ""
-        for line in block.splitlines():
-            if line.startswith("#"):
-                continue
-            if line[:1].isspace():
-                fields[last] = fields.get(last, "") + "\n" + line.strip()
-                continue
-            last, _unused, value = line.partition(":")
-            last = last.lower()
-            fields[last] = value.strip()
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false", "0"):
-            continue
-        key = fields.get("signed-by", "").strip()
-        signed_by = "(inline)" if "BEGIN PGP" in key else key
-        for uri in fields.get("uris", "").split():
-            for suite in fields.get("suites", "").split():
-                yield source(name, uri, suite, signed_by, fields.get("trusted", ""))
+        lines = re.sub(r"\n\s+", " ", "\n".join(line for line in block.splitlines() if line[:1] != "#")).splitlines()
+        fields = {name.lower(): value.strip() for name, _unused, value in (line.partition(":") for line in lines)}
+        enabled = fields.get("enabled", "yes").lower() not in ("no", "false", "0")
+        if enabled and "deb" in fields.get("types", "").split():
+            for uri in fields.get("uris", "").split():
+                yield uri, fields
 
 
-def source(name: str, uri: str, suite: str, signed_by: str, trusted: str) -> Source:
-    """One repository as a file names it."""
-    return {"file": name, "uri": uri, "suite": suite, "signed_by": signed_by, "trusted": trusted}
-
-
-def same(left: str, right: str) -> bool:
-    """Both addresses are one repository for apt."""
-    return left.rstrip("/") == right.rstrip("/")
-
-
-def others(entries: list[Source], uri: str, file: str) -> list[Source]:
-    """Return sources of NVIDIA's packages that stand in files other than our own."""
-    return [
-        source
-        for source in entries
-        if source["file"] != file and (same(source["uri"], uri) or NVIDIA_LAYOUT.search(source["uri"]))
-    ]
+def problem(root: str, options: dict[str, str]) -> str:
+    """Return why packages of a source with these options are not to be trusted; "" if they are."""
+    signed_by = (options.get("signed-by", "").split() or [""])[0]
+    if options.get("trusted", "").lower() in ("yes", "true", "1"):
+        return "without checking signatures (trusted=yes)"
+    if not signed_by:
+        return "with no signed-by, so with any key that apt trusts"
+    if signed_by[0] == "/" and not Path(root, signed_by.lstrip("/")).exists():
+        return f"signed by {signed_by}, which is not there"
+    return ""

@@ -7,11 +7,12 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages, sources
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
@@ -57,7 +58,7 @@ class Dnf:
     elsewhere = True
 
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
-        self.module, self.root = module, root
+        self.module, self.root, self._has_renewed = module, root, False
         self.options = ["--assumeyes", "--setopt=install_weak_deps=False"]
         self.options += ["--installroot=" + root] if root != "/" else []
 
@@ -89,6 +90,30 @@ class Dnf:
         options = [*self.options, "--quiet", "--disableplugin=versionlock"]
         argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
         return offered(names, self.run(*argv, doing="ask its repositories")) if names else {}
+
+    def offers_aside(self, uri: str, _suite: str, names: list[str]) -> dict[str, list[str]]:
+        """Return what a repository offers, of all its streams, that is no source yet."""
+        with tempfile.TemporaryDirectory(prefix="nodectl-dnf-") as folder:
+            dnf = Dnf(self.module, self.root)
+            dnf.options += [f"--repofrompath=aside,{uri}", "--repo=aside", f"--setopt=cachedir={folder}"]
+            dnf.options += ["--setopt=aside.module_hotfixes=1", "--setopt=aside.skip_if_unavailable=0"]
+            dnf.run("dnf", *dnf.options, "--quiet", "makecache", doing=f"read {uri}")
+            return dnf.offers(names)
+
+    def sources(self, uri: str) -> list[dict[str, str]]:
+        """Return the enabled sources."""
+        return sources.read(self.root, uri)
+
+    def renew(self) -> bool:
+        """Have dnf read all its repositories, once; False if that was done already."""
+        if self._has_renewed:
+            return False
+        self._has_renewed = True
+        self.call("dnf", *self.options, "--quiet", "makecache", "--refresh")
+        return True
+
+    def read(self, uri: str, file: str) -> None:
+        """Do nothing: dnf reads a new repository by itself."""
 
     @staticmethod
     def without_lists() -> str:
