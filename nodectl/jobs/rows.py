@@ -64,6 +64,7 @@ FailureRow = TypedDict(
         "traceback": NotRequired[Text],
         "flight": NotRequired[dict[Word, Group] | None],
         "lost": NotRequired[Rank],
+        "after": NotRequired[list[Rank]],
     },
 )
 
@@ -158,7 +159,6 @@ class StateRow(TypedDict):
     xids: NotRequired[list[Line]]
     flight: NotRequired[dict[RankKey, DumpRow]]
     heard: NotRequired[dict[RankKey, FailureRow]]
-    ways: NotRequired[dict[RankKey, Number | None]]
     ended_at: NotRequired[Time | None]
     attempt: NotRequired[Annotated[int, Field(ge=1, lt=10**9)]]
     roster: NotRequired[list[Rank]]

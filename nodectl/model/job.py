@@ -32,7 +32,7 @@ class Failure:
 
     `kind` is one of time_limit, signal, exception, exit, start, left, rebooted, host_lost, supervisor,
     link, launcher, communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time`
-    is by the clock of the job's first host that answered. `traceback` is whole, or its end.
+    is by the host's clock. `traceback` is whole, or its end.
     """
 
     host: str

@@ -47,7 +47,6 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
              "cause": {**failure("exception", 0, "ValueError: x"), "host": "a"}}
         ],
         "left": {"outputs": ["out.txt"], "more_outputs": 2, "shared_memory": ["x"], "more_shared_memory": 0},
-        "ways": {str(other): 0.01 for other in range(3) if other != place},
         **state,
     }  # fmt: skip
     more = {"nodes": None, "restarts": 3, "skipped": ["disk: 95 %"]}

@@ -16,7 +16,6 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, S
 
 from ..common.patterns import lazily
 from . import heartbeat as hb
-from . import steady
 from .failures import first_of_attempt
 from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
@@ -364,7 +363,6 @@ class Member:
         self.peers = hb.Peers(others, rules.lease_s, self.born_s)
         self.peers.begin(self.attempt)
         self.identity = {**_identity(), "rank": self.rank}
-        self.ways = steady.OneWay()
         self.hooks: Set[int] = set()  # the running `on_event` programs
         self._beat_number = 0
 
@@ -388,8 +386,7 @@ class Member:
     def hear(self, now_s: float) -> None:
         """Read all heartbeats that have arrived in the socket."""
         for beat in self.mesh.receive():
-            if self.peers.hear(beat, now_s):
-                self.ways.note(beat.rank, beat.sent, steady.now())
+            self.peers.hear(beat, now_s)
 
     def send(self, beat: Beat) -> None:
         """Send it to all others, with the next number."""

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.bounds import fitted
 from ..common.sockets import family
+from .failures import FOLLOWED
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
@@ -38,7 +39,7 @@ class Beat(NamedTuple):
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
     attempt (empty: it can, None: not known yet); `missing`: hosts that it does not hear; `active`: hosts that it hears
-    and that may have ranks; `sent`: the sender's steady time; `suspicions`: how often it took the attempt for hung,
+    and that may have ranks; `suspicions`: how often it took the attempt for hung,
     `passed`: how often the attempt went on after that; `stood_s`: for how long its output has reported nothing new;
     `step`: the newest that its output reports as the attempt has ended, or -1.
     """
@@ -52,7 +53,6 @@ class Beat(NamedTuple):
     fit: Optional[str] = None
     missing: Tuple[int, ...] = ()
     active: Tuple[int, ...] = ()
-    sent: float = 0.0
     suspicions: int = 0
     passed: int = 0
     stood_s: float = 0.0
@@ -136,6 +136,10 @@ class Peers:
         beats = self.here()
         least_s = min((beat.stood_s for beat in beats), default=float("inf"))
         return sum(beat.suspicions for beat in beats), sum(beat.passed for beat in beats), least_s
+
+    def causes(self) -> List[int]:
+        """Return the hosts that have reported a cause in this attempt, and not only a consequence."""
+        return [rank for rank, item in self._failures.items() if item["kind"] not in (*FOLLOWED, "host_lost")]
 
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:

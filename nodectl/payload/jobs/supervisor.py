@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, pulse, shared_memory, steady
+from . import black_box, launcher, node_end, pulse, shared_memory
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .clerk import Clerk, News
@@ -98,7 +98,9 @@ class Supervisor:
         self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
-        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
+        self.postmortem = Postmortem(
+            self.job, self.plan, at_start, output, self.watch, self.clerk.ask, self.peers.causes
+        )
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
@@ -531,9 +533,8 @@ class Supervisor:
         missing = tuple(self.member.missing(now_s))
         cause, attempt = self.postmortem.told(self.peers.failures.values()), self.member.attempt
         first_failure = None if cause is None else brief(cause)
-        active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
-            self.rank, 0, self.state, first_failure, attempt, over, self._fit, missing, active, sent,
+            self.rank, 0, self.state, first_failure, attempt, over, self._fit, missing, self.peers.active(now_s),
             self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
         )  # fmt: skip
 
@@ -575,7 +576,6 @@ class Supervisor:
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
             **({"left": self._left} if self._left else {}),
-            **({"ways": self.member.ways.record()} if self.postmortem.failures or self.over else {}),
         }
 
     def _record(self) -> Dict[str, Any]:
