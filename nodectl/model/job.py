@@ -102,7 +102,7 @@ class Job:
     """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
 
     `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
-    what preflight had found and its operator let pass. `remarks` are sentences about it.
+    what preflight had found and its operator let pass.
     """
 
     id: str
@@ -125,18 +125,12 @@ class Job:
     no_restart: str = ""
     stopped_by: str = ""
     skipped: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
     traces: tuple[RankTrace, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
         """Hosts of the job that could not be asked."""
         return tuple(part.host for part in self.parts if part.state == "unreachable")
-
-    @property
-    def witnesses(self) -> int:
-        """How many of its hosts know it."""
-        return sum(part.state not in ("absent", "unreachable") for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from nodectl.report.table import aligned, broken
 
 _STATE = "~/.local/state/nodectl"
 _MOST_CONSEQUENCES = 8
-_MOST_REMARKS = 4
 _WHY_CHARS = 160
 _MOST_EVIDENCE = 12
 _TRACEBACK_LINES = 40
@@ -59,7 +58,6 @@ def job_document(job: Job) -> dict[str, object]:
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
-        "remarks": list(job.remarks),
         "traces": [asdict(trace) for trace in job.traces],
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
@@ -117,7 +115,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    return "\n".join([*lines, *trace_lines(job), *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
+    return "\n".join([*lines, *trace_lines(job), *left_lines(job), *_failure_lines(job)])
 
 
 def _past_line(past: PastAttempt) -> str:
@@ -168,14 +166,7 @@ def _conclusion(job: Job) -> str:
         return "\n".join([*_unheard(job), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
-    state = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or fold(job.hosts)}{unheard}"
-    return "\n".join([state, *_remark_lines(job)])
-
-
-def _remark_lines(job: Job) -> list[str]:
-    more = len(job.remarks) - _MOST_REMARKS
-    lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
-    return [*lines, *([f"warning: … and {more} more in JSON"] if more > 0 else [])]
+    return f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or fold(job.hosts)}{unheard}"
 
 
 def _failure_lines(job: Job) -> list[str]:
