@@ -24,7 +24,7 @@ _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike
 _SHORTEST = 8
 _CUT_OFF = "cut off"
-_UNAWARE = "it has not heard that the job is over, and ends by itself after 5 minutes without the others"
+_UNAWARE = "it missed the end of the job; its supervisor exits after 5 minutes without the first host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     plan = next((plan for report in reports if (plan := report.document["plan"])), None) or _no_plan(reports)
     by_rank, names = _places(reports, [str(host["name"]) for host in plan["hosts"]])
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    members = len(plan["hosts"])
-    if 2 * _may_go_on(by_rank, len(names)) <= members:
-        parts = tuple(map(_without_the_others, parts))
+    leader = by_rank.get(0)
+    if leader is not None and (leader.document["state"]["final"] or not leader.document["alive"]):
+        parts = tuple(map(_without_the_first, parts))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
     hosts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
@@ -221,14 +221,8 @@ def _past_cause(row: Mapping[str, Any], by_rank: Mapping[int, Report], names: Se
     )
 
 
-def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
-    """Return how many hosts may take part in another attempt, which needs more than half of all."""
-    out = [report for report in by_rank.values() if report.document["state"]["final"] or not report.document["alive"]]
-    return members - len(out)
-
-
-def _without_the_others(part: JobPart) -> JobPart:
-    """Return a resting host's part as unknown, since no attempt can follow without the others."""
+def _without_the_first(part: JobPart) -> JobPart:
+    """Return a resting host's part as cut off, since no attempt follows without the first host."""
     return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
 
 

@@ -146,7 +146,11 @@ def test_states(states: Any, unreachable: Any, expected: Any) -> None:
     ("others", "expected", "part"),
     [
         ([("failed", True), ("failed", True)], JobState.FAILED, "cut off"),
-        ([("resting", False), ("failed", True)], JobState.RESTARTING, "resting"),  # two of three may go on
+        (
+            [("resting", False), ("failed", True)],
+            JobState.RESTARTING,
+            "resting",
+        ),  # the first host may start another attempt
     ],
 )
 def test_a_host_that_was_not_told_of_the_end_keeps_no_job_from_ending(others: Any, expected: Any, part: str) -> None:
@@ -155,7 +159,7 @@ def test_a_host_that_was_not_told_of_the_end_keeps_no_job_from_ending(others: An
     job = merge([*reports, report(2, "resting", final=False, alive=True)], {})
     assert (job.state, job.parts[2].state) == (expected, part)
     shown = job_text(job)
-    assert ("cut off   gpu03: it has not heard that the job is over" in shown) is (part == "cut off")
+    assert ("cut off   gpu03: it missed the end of the job" in shown) is (part == "cut off")
 
 
 def test_what_preflight_found_and_was_let_pass_is_shown() -> None:
