@@ -85,7 +85,6 @@ class LivingRow(TypedDict):
     rank: int
     state: Line
     stack: list[Line]
-    aside: NotRequired[Line]
     by: NotRequired[Line]
     call: NotRequired[Line]
     helpers: NotRequired[list[HelperRow]]

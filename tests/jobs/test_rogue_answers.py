@@ -38,7 +38,7 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
         "state": "failed", "final": True, "pid": 7, "start_ticks": 9, "containment": {"cgroup": None},
         "failures": [failure("communication", first, "it waited", **{"class": "collective_timeout"})],
         "ends": [{"rank": first, "code": 1, "time": 1e9 + 9, "stopped": False}],
-        "living": [{"rank": second, "state": "S", "stack": ["/c/data.py:33 load"], "aside": ""}],
+        "living": [{"rank": second, "state": "S", "stack": ["/c/data.py:33 load"]}],
         "xids": [],
         "flight": {str(first): {"groups": GROUPS}}, "lost": [], "checkpoint": None, "ended_at": 1e9 + 10,
         "exit_status": 1, "heard": {}, "attempt": 2, "roster": [0, 1, 2], "no_restart": "none was wanted",
@@ -186,7 +186,7 @@ def test_control_characters_of_a_sane_answer_are_spelled_out_and_lines_stay_line
 
 
 EXAMINED = {
-    "ranks": [{"rank": 0, "state": "S", "stack": ["/c/t.py:1 f"], "aside": "", "moved": False, "cpu": 0.1,
+    "ranks": [{"rank": 0, "state": "S", "stack": ["/c/t.py:1 f"], "moved": False, "cpu": 0.1,
                "output_age_s": 1.0, "store": ["[::1]:29500"]}],
     "listeners": ["port 1"], "network": {"network in": 5}, "ras": "", "xids": [], "flight": {"0": {"groups": GROUPS}},
     "gpus": [{"index": 0.0, "use_percent": 1.0, "power_w": None, "limit_w": 300.0}],

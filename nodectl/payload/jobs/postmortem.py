@@ -144,7 +144,7 @@ class Postmortem:
     def _read_living(self, ranks: List[Rank]) -> News:
         """Read what the living ranks do; runs on the clerk's thread."""
         venv = venv_of(self._plan, self._plan["hosts"][self._plan["rank"]])
-        rows = living.with_asides(living.look(self._job.path, ranks, venv), ranks, self._at_start.logs, self._output)
+        rows = living.look(self._job.path, ranks, venv)
         return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
