@@ -444,12 +444,9 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
 
 
 def _find(app: App, name: str) -> tuple[Listing, Job]:
-    """All jobs and the one of this name; where `last` may be another than is meant, that is said."""
+    """Return all jobs and the one of this name."""
     listing = read_listing(app)
-    selected = listing.find(name)
-    if name == "last" and (doubt := listing.doubt()):
-        note(doubt)
-    return listing, selected
+    return listing, listing.find(name)
 
 
 def _members(app: App, job: Job) -> list[Host]:

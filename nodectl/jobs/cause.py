@@ -1,4 +1,4 @@
-"""Finds what ended a job from its hosts' reports: failures on one clock, the first one, and ranks others waited for."""
+"""Finds what ended a job from its hosts' reports: the first failure, and ranks others waited for."""
 
 from __future__ import annotations
 
@@ -17,57 +17,6 @@ from nodectl.model.job import Failure
 from nodectl.payload.common.secret_words import without_secrets
 from nodectl.payload.jobs.failures import FOLLOWED, KINDS, happened_s, severity
 from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, meets, stayed_away
-
-# a rank's end is noticed some time after it happened
-_SEEN_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """The lead of each host's clock over the first host's in seconds, by rank, with the largest possible error."""
-
-    leads_s: Mapping[int, tuple[float, float]]
-
-    def correct(self, rank: int, time: float) -> float:
-        """Return a host's time converted to the first host's clock."""
-        return time - self.leads_s.get(rank, (0.0, 0.0))[0]
-
-    def uncertainty_s(self, one: int, other: int) -> float:
-        """Return the seconds below which the order of two events on these hosts is not known."""
-        if one == other:
-            return _SEEN_S
-        return _SEEN_S + sum(self.leads_s.get(rank, (0.0, 0.0))[1] for rank in (one, other))
-
-
-def compare(ways: Mapping[int, Mapping[str, Any]]) -> Clocks:
-    """Compare clocks by the least time that messages of each other host seemed to travel, by each host's own clock.
-
-    One host measures the travel time plus its clock's lead, the other the travel time minus that lead: half of the
-    difference is the lead, half of the sum its uncertainty. A host that did not hear the first is compared by way of
-    one that did.
-    """
-    leads: dict[int, tuple[float, float]] = {}
-    waiting = sorted(ways)
-    if waiting:
-        leads[waiting.pop(0)] = (0.0, 0.0)
-    for _ in range(len(waiting)):
-        for rank in list(waiting):
-            estimates = [_against(ways, rank, neighbour, leads[neighbour]) for neighbour in leads]
-            best = min((lead for lead in estimates if lead is not None), key=lambda lead: lead[1], default=None)
-            if best is not None:
-                leads[rank] = best
-                waiting.remove(rank)
-    return Clocks(leads)
-
-
-def _against(
-    ways: Mapping[int, Mapping[str, Any]], rank: int, neighbour: int, lead: tuple[float, float]
-) -> tuple[float, float] | None:
-    here, there = ways[rank].get(str(neighbour)), ways[neighbour].get(str(rank))
-    if not isinstance(here, (int, float)) or not isinstance(there, (int, float)):
-        return None
-    return lead[0] + (here - there) / 2, lead[1] + abs(here + there) / 2
-
 
 # only the controller sees both sides: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
@@ -92,15 +41,20 @@ class HostWords:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A failure with the place of its host; None if its time is by no host's clock."""
+    """A failure with its host's place in the plan (None if no host reported it), and the causes heard before it."""
 
     failure: Failure
     host: int | None = None
+    after: frozenset[int] = frozenset()
 
     @property
-    def place(self) -> tuple[float, float]:
-        """The sort key of a failure; the likeliest cause has the lowest."""
-        return failure_place(self.failure)
+    def place(self) -> tuple[float, int, float]:
+        """The sort key of a failure; the likeliest cause has the lowest.
+
+        A failure on a host that had heard of another's cause is later, whatever their clocks show.
+        """
+        level, time_s = failure_place(self.failure)
+        return level, len(self.after), time_s
 
 
 def failure_place(item: Failure) -> tuple[float, float]:
@@ -112,19 +66,18 @@ def failure_place(item: Failure) -> tuple[float, float]:
 
 def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure], job_id: str = "last") -> list[Failure]:
     """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own."""
-    clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
-        Placed(replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"]))), host.rank)
+        Placed(failure(host.name, item), host.rank, frozenset(item.get("after", ())))
         for host in hosts
         for item in host.state.get("failures", ())
         if item["kind"] != "host_lost"
     ]
     placed += [Placed(failure) for failure in others]
-    placed += [Placed(failure, rank) for failure, rank in _left(hosts, placed, clocks)]
+    placed += [Placed(failure, rank) for failure, rank in _left(hosts, placed)]
     placed.sort(key=lambda item: item.place)
     if not placed:
         return []
-    first = _explained(placed, hosts, clocks)
+    first = _explained(placed, hosts)
     first = replace(first, remedy=remedy_of(first, job_id))
     # a time limit is over on all hosts at once
     rest = (item.failure for item in placed if item is not placed[0])
@@ -146,24 +99,20 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
     )
 
 
-def _left(hosts: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
+def _left(hosts: Sequence[HostWords], placed: Sequence[Placed]) -> list[tuple[Failure, int]]:
     """Return the failure of a rank that ended well before other ranks missed it in a collective."""
     causes = [item for item in placed if item.failure.kind not in FOLLOWED]
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     if causes or not echoes:
         return []
     broke_at = min(echo.time for echo in echoes)
-    ends = [
-        (clocks.correct(host.rank, float(end["time"])), host, end)
+    ends = (
+        (float(end["time"]), host.rank, host, end)
         for host in hosts
         for end in host.state.get("ends", ())
         if end["code"] == 0 and not end.get("stopped")
-    ]
-    slack_s = {host.rank: clocks.uncertainty_s(host.rank, hosts[0].rank) + _ECHO_LAG_S for host in hosts}
-    early = sorted(
-        ((time, host.rank, host, end) for time, host, end in ends if time <= broke_at + slack_s[host.rank]),
-        key=lambda item: item[:2],
     )
+    early = sorted((item for item in ends if item[0] <= broke_at + _ECHO_LAG_S), key=lambda item: item[:2])
     if not early:
         return []
     time, _, host, end = early[0]
@@ -193,7 +142,7 @@ def _line(text: str) -> str:
     return text.partition("\n")[0][:300]
 
 
-def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords], clocks: Clocks) -> Failure:
+def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
     """Return the first failure, with the ranks that share it, its possible rivals, and the ranks it waited for."""
     first = placed[0]
     cause = first.failure
@@ -208,7 +157,7 @@ def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords], clocks: Clo
     if alike:
         ranks = sorted(item.rank for item in alike if item.rank is not None)
         lines.append(f"{counted(len(alike), 'other rank')} ended alike: {numbers(ranks)}")
-    lines += _rivals(first, placed, clocks)
+    lines += _rivals(first, placed)
     return replace(cause, evidence=tuple(lines))
 
 
@@ -228,20 +177,14 @@ def _is_alike(one: Failure, other: Failure) -> bool:
     )
 
 
-def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str]:
-    """Return other causes that may have happened before the first, since the clocks are uncertain."""
+def _rivals(first: Placed, placed: Sequence[Placed]) -> list[str]:
+    """Return causes on other hosts that failed before they had heard of the first: their order is unknown."""
     lines = []
     for item in placed[1:]:
-        if item.host is None or first.host is None or item.place[0] != first.place[0]:
-            continue
-        apart_s = item.failure.time - first.failure.time
-        unsure_s = clocks.uncertainty_s(first.host, item.host)
-        if abs(apart_s) <= unsure_s and not _is_alike(item.failure, first.failure):
+        known = item.host is None or first.host in (None, item.host) or first.host in item.after
+        if not known and item.place[0] == first.place[0] and not _is_alike(item.failure, first.failure):
             where = f"host {item.failure.host}" + ("" if item.failure.rank is None else f", rank {item.failure.rank}")
-            lines.append(
-                f"{where} failed within {unsure_s:.2f} s of it, which is as well as the clocks tell; it may have been"
-                f" first: {_line(item.failure.message)}"
-            )
+            lines.append(f"order unknown: {where} failed before it heard of this: {_line(item.failure.message)}")
     return lines[:_MOST_NAMED]
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from nodectl.common import bounded_json
 from nodectl.common.documents import values_of
-from nodectl.jobs.nodes import NONSENSE, why
+from nodectl.jobs.nodes import UNREADABLE, why
 from nodectl.jobs.rows import LogRow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -232,7 +232,7 @@ class _Reader:
             for text in self.frames.feed(data):
                 self._take_text(text)
         except ValueError as error:
-            self.damage = f"{NONSENSE}: {error}"
+            self.damage = f"{UNREADABLE}: {error}"
 
     def _problem(self, done: CommandResult) -> str:
         """Return why the output ended early."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +24,7 @@ _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike
 _SHORTEST = 8
 _CUT_OFF = "cut off"
-_UNAWARE = "it has not heard that the job is over, and ends by itself after 5 minutes without the others"
+_UNAWARE = "it missed the end of the job; its supervisor exits after 5 minutes without the first host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +42,9 @@ class Listing:
 
     @property
     def last(self) -> Job | None:
-        """The newest job that was started from here, else of those that most of their hosts know, else of all."""
-        started_here = [job for job in self.jobs if job.id in self.started]
-        jobs = started_here or [job for job in self.jobs if 2 * job.witnesses > len(job.parts)] or self.jobs
+        """The newest job that was started from here, else the newest of all."""
+        jobs = [job for job in self.jobs if job.id in self.started] or self.jobs
         return jobs[-1] if jobs else None
-
-    def doubt(self) -> str:
-        """Return a sentence if `last` may not be the job that is meant; else ""."""
-        last = self.last
-        if last is None or (last is self.jobs[-1] and 2 * last.witnesses > len(last.parts)):
-            return ""
-        newest = self.jobs[-1]
-        count = f"{newest.witnesses} of its {len(newest.parts)} hosts know it"
-        if last is newest:
-            return f"`last` is {last.id}: {count}"
-        return (
-            f"`last` is {last.id}; {newest.id} of {newest.operator} is newer ({count}), and was not started from here:"
-            " name it where it is meant"
-        )
 
     def find(self, wanted: str) -> Job:
         """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none.
@@ -137,19 +121,16 @@ class Report:
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     """Return one job from its hosts' reports; `unreachable` are hosts that could not be asked, with the reason."""
-    plan, dissent = _plan(reports)
+    plan = next((plan for report in reports if (plan := report.document["plan"])), None) or _no_plan(reports)
     by_rank, names = _places(reports, [str(host["name"]) for host in plan["hosts"]])
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    members = len(plan["hosts"])
-    if 2 * _may_go_on(by_rank, len(names)) <= members:
-        parts = tuple(map(_without_the_others, parts))
+    leader = by_rank.get(0)
+    if leader is not None and (leader.document["state"]["final"] or not leader.document["alive"]):
+        parts = tuple(map(_without_the_first, parts))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
-    accounts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
-    heard = [_of_own_ranks(member, roster, int(plan["nproc_per_node"])) for member in accounts]
-    hosts = [member for member, _ in heard]
+    hosts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
     failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster), str(plan["id"]))
-    failures += [failure for _, others in heard for failure in others]
     first = failures[0] if failures else None
     state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
     if state in (JobState.FINISHED, JobState.STOPPED):
@@ -176,49 +157,23 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
-        remarks=dissent,
-        traces=_traces(newest, names, roster, int(plan["nproc_per_node"])),
+        traces=_traces(newest, names),
     )
 
 
-def _traces(
-    newest: Mapping[int, Report], names: Sequence[str], roster: Sequence[int], ranks: int
-) -> tuple[RankTrace, ...]:
-    """Return the traces in the order of the ranks; a host reports its own `ranks` only."""
+def _traces(newest: Mapping[int, Report], names: Sequence[str]) -> tuple[RankTrace, ...]:
     rows = [
         RankTrace(names[place], **row)
         for place, report in newest.items()
         for row in report.document.get("traces") or ()
-        if place in roster and row["rank"] // max(1, ranks) == roster.index(place)
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
 
 
-def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the plan that most hosts have (if equal, the one that names most of them), and the hosts with another."""
-    plans = [(report.host, report.document["plan"]) for report in reports if report.document["plan"]]
-    if not plans:
-        return _no_plan(reports), ()
-    votes = Counter(_form(plan) for _, plan in plans)
-    reporters = {report.host for report in reports}
-
-    def weight(plan: Mapping[str, Any]) -> tuple[int, int, int]:
-        return votes[_form(plan)], len(reporters & {host["name"] for host in plan["hosts"]}), -len(plan["hosts"])
-
-    best = max((plan for _, plan in plans), key=weight)
-    others = [host for host, plan in plans if _form(plan) != _form(best)]
-    return best, (f"{fold(others)} says that the job has another plan",) if others else ()
-
-
-def _form(plan: Mapping[str, Any]) -> str:
-    return json.dumps(plan, sort_keys=True)
-
-
 def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Report], list[str]]:
-    """Each report by its host's place in the plan, and the hosts' names; who is not in the plan stands behind it.
+    """Return each report by its host's place in the plan, and the hosts' names, those outside the plan last.
 
-    A host has the place of its name. One of another name (as another inventory calls it) has that which it says,
-    unless that is another's.
+    A host that another inventory calls by another name has the place that it reports itself.
     """
     named = {names.index(report.host): report for report in reports if report.host in names}
     by_rank = dict(named)
@@ -233,104 +188,32 @@ def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Repo
     return by_rank, names
 
 
-def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[HostWords, list[Failure]]:
-    """Separate a host's reports on its own ranks from its reports on others' ranks, which are only hearsay.
-
-    `roster` are the places of the hosts, each with so many `ranks`; a rank that is no host's is its own.
-    """
-
-    def is_own(rank: int | None) -> bool:
-        place = len(roster) if rank is None else rank // max(1, ranks)
-        return place >= len(roster) or roster[place] == host.rank
-
-    state = dict(host.state)
-    for key in ("failures", "ends", "living"):
-        state[key] = [item for item in host.state.get(key) or () if is_own(item["rank"])]
-    state["flight"] = {rank: dump for rank, dump in (host.state.get("flight") or {}).items() if is_own(int(rank))}
-    others = [failure(host.name, item) for item in host.state.get("failures") or () if not is_own(item["rank"])]
-    hearsay = [replace(other, message=f"host {host.name} says of another's rank: {other.message}") for other in others]
-    return replace(host, state=state), hearsay
-
-
-def _hearsay(cause: Failure, tellers: Collection[str], asked: int) -> Failure:
-    """Return the failure, with the hosts that report it unless its own host or most of the asked hosts do."""
-    if cause.host in tellers or (len(tellers) > 1 and 2 * len(tellers) > asked):
-        return cause
-    return replace(cause, message=f"host {fold(tellers)} says: {cause.message}")
-
-
 def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> tuple[int, list[int]]:
-    """Return the newest attempt that enough hosts report: its number, and its hosts' places."""
+    """Return the newest attempt that a host reports: its number, and its hosts' places."""
+    newest = max(by_rank.values(), key=lambda report: report.attempt)
     members = len(plan["hosts"])
-    first = list(range(min(members, int(plan.get("nodes") or members))))
-    reports = list(by_rank.values())
-    silent = members - len(reports)
-    numbers = sorted({report.attempt for report in reports}, reverse=True)
-    agreed = (number for number in numbers if 2 * (sum(one.attempt >= number for one in reports) + silent) > members)
-    newest = next(agreed, 1)
-    rosters = Counter(
-        tuple(rank for rank in dict.fromkeys(report.document["state"].get("roster") or first) if rank < members)
-        for report in reports
-        if report.attempt == newest
-    )
-    usual = rosters.most_common(1)
-    return newest, list(usual[0][0]) if usual and usual[0][0] else first
+    first = range(min(members, int(plan.get("nodes") or members)))
+    return newest.attempt, list(newest.document["state"].get("roster") or first)
 
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
-    """Return the attempts before the newest, each with the likeliest cause that the hosts tell."""
-    past_ends = [
-        (names[rank], item)
-        for rank, report in newest.items()
-        for item in report.document["state"].get("attempts") or ()
-    ]
-    tellers: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for name, item in past_ends:
-        tellers[_past_vote(item)].append(name)
-    items = sorted(
-        (item for _, item in past_ends),
-        key=lambda item: (item["number"], _past_place(item, len(tellers[_past_vote(item)]))),
-    )
-    likeliest = {item["number"]: item for item in reversed(items)}
-    of_number = {number: [item for item in items if item["number"] == number] for number in likeliest}
-    causes = {number: _past_cause(number, item["cause"], by_rank, names) for number, item in likeliest.items()}
+    """Return the attempts before the newest, as the first of the hosts that know most of them recorded them."""
+    histories = [report.document["state"].get("attempts") or () for _, report in sorted(newest.items())]
     return tuple(
         PastAttempt(
-            number=number,
-            hosts=tuple(item["hosts"]),
-            # each host tells its own times: the same ones are shown, whichever host answers first
-            begun_at=min(told["begun_at"] for told in of_number[number]),
-            ended_at=max(
-                (told["ended_at"] for told in of_number[number] if told["ended_at"] is not None), default=None
-            ),
-            cause=(cause := causes[number]) and _hearsay(cause, tellers[_past_vote(item)], len(newest)),
+            row["number"], tuple(row["hosts"]), row["begun_at"], row["ended_at"], _past_cause(row, by_rank, names)
         )
-        for number, item in sorted(likeliest.items())
+        for row in max(histories, key=len, default=())
     )
 
 
-def _past_vote(item: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the attempt that the report is about, and the host on which it saw the cause."""
-    return int(item["number"]), str(item["cause"]["host"]) if item["cause"] is not None else ""
-
-
-def _past_place(item: Mapping[str, Any], votes: int) -> tuple[float, int, float]:
-    """Return the order of causes: by kind, then by votes, since a host that was cut off knows an echo or blames all."""
-    if item["cause"] is None:
-        return float("inf"), 0, 0.0
-    level, time_s = failure_place(failure(item["cause"]["host"], item["cause"]))
-    return level, -votes, time_s
-
-
-def _past_cause(
-    number: int, past_end: Mapping[str, Any] | None, by_rank: Mapping[int, Report], names: Sequence[str]
-) -> Failure | None:
-    """Return the cause on which the hosts agreed; a host that was silent then tells its own end of that attempt."""
-    if past_end is None:
+def _past_cause(row: Mapping[str, Any], by_rank: Mapping[int, Report], names: Sequence[str]) -> Failure | None:
+    """Return an attempt's recorded cause; a host that was silent then reports its own end of that attempt."""
+    if row["cause"] is None:
         return None
-    agreed = failure(past_end["host"], past_end)
+    agreed = failure(row["cause"]["host"], row["cause"])
     report = by_rank.get(names.index(agreed.host)) if agreed.host in names else None
-    if agreed.kind != "host_lost" or report is None or report.attempt != number:
+    if agreed.kind != "host_lost" or report is None or report.attempt != row["number"]:
         return agreed
     own_failures = [failure(agreed.host, item) for item in report.document["state"].get("failures", ())]
     return min(
@@ -338,14 +221,8 @@ def _past_cause(
     )
 
 
-def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
-    """Return how many hosts may take part in another attempt, which needs more than half of all."""
-    out = [report for report in by_rank.values() if report.document["state"]["final"] or not report.document["alive"]]
-    return members - len(out)
-
-
-def _without_the_others(part: JobPart) -> JobPart:
-    """Return a resting host's part as unknown, since no attempt can follow without the others."""
+def _without_the_first(part: JobPart) -> JobPart:
+    """Return a resting host's part as cut off, since no attempt follows without the first host."""
     return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
 
 
@@ -376,17 +253,11 @@ def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str,
     if report is not None:
         document = report.document
         processes, alive = int(document["processes"]), bool(document["alive"])
-        left = document["state"].get("left") or {}
-        outputs, memory = _left(left, "outputs"), _left(left, "shared_memory")
-        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")), outputs, memory)
+        outputs = tuple(document["state"].get("outputs") or ())
+        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")), outputs)
     if name in unreachable:
         return JobPart(name, rank, "unreachable", problem=unreachable[name])
     return JobPart(name, rank, "absent")
-
-
-def _left(left: Mapping[str, Any], kind: str) -> tuple[str, ...]:
-    more = int(left.get(f"more_{kind}") or 0)
-    return (*map(str, left.get(kind) or ()), *([f"{more} more"] if more else []))
 
 
 def _seen_from_elsewhere(
@@ -402,25 +273,19 @@ def _seen_from_elsewhere(
 
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
-    """Return the first failures of hosts that cannot be asked now, as the others heard them."""
-    heard: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
-    for teller, report in by_rank.items():
-        for rank, item in report.document["state"].get("heard", {}).items():
-            if int(rank) < len(names) and int(rank) not in by_rank and item["kind"] != "host_lost":
-                heard[int(rank)].append((names[teller], item))
-    failures = []
-    for rank, rows in heard.items():
-        # hosts may have heard different failures, and one may be forged: the majority counts
-        kinds = [(item["kind"], item["message"]) for _, item in rows]
-        usual = max(kinds, key=kinds.count)
-        tellers = [name for name, item in rows if (item["kind"], item["message"]) == usual]
-        failures.append(_hearsay(failure(names[rank], rows[kinds.index(usual)][1]), tellers, len(by_rank)))
-    return failures
+    """Return the first failures of hosts that cannot be asked now, as another host heard them."""
+    heard = {
+        int(rank): item
+        for report in by_rank.values()
+        for rank, item in report.document["state"].get("heard", {}).items()
+        if int(rank) not in by_rank and item["kind"] != "host_lost"
+    }
+    return [failure(names[rank], item) for rank, item in heard.items()]
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
     """Return the failure of the host that most others lost; a cut-off host blames all, and all blame it."""
-    votes = _votes(by_rank, len(parts))
+    votes = _votes(by_rank)
     deaf = _deaf(votes, parts)
     if deaf is not None:
         return [_nothing_arrived(deaf, votes, names)]
@@ -444,7 +309,7 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
 _Vote = tuple[int, Mapping[str, Any]]
 
 
-def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_Vote]]:
+def _votes(by_rank: Mapping[int, Report]) -> Mapping[int, Sequence[_Vote]]:
     """Count the votes for each lost host; the vote of a host that cannot be asked is what others heard from it."""
     seen: list[_Vote] = []
     heard: dict[int, Mapping[str, Any]] = {}
@@ -454,7 +319,7 @@ def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_
         seen += [(voter, item) for item in state.get("failures", ())]
     votes: dict[int, list[_Vote]] = defaultdict(list)
     for voter, item in (*seen, *heard.items()):
-        if item["kind"] == "host_lost" and voter < hosts and item.get("lost", hosts) < hosts:
+        if item["kind"] == "host_lost":
             votes[item["lost"]].append((voter, item))
     return votes
 

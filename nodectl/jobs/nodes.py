@@ -22,7 +22,7 @@ from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
 MODULE = "jobs.control"
-NONSENSE = "answered nonsense"
+UNREADABLE = "sent an unreadable answer"
 _SHOWN_CHARS = 200
 _UPLOAD_S = 150.0
 _START_S = 30.0
@@ -35,18 +35,18 @@ _DISCARD_S = 45.0  # a large project is many files
 class Answers:
     """Rows by host that answered; `refused` could be asked and said no, `unreachable` could not be asked.
 
-    `nonsense`: some of its rows are none, and are not among its `lines`.
+    `unreadable`: some of its rows could not be read, and are not among its `lines`.
     """
 
     lines: Mapping[str, tuple[Mapping[str, Any], ...]]
     refused: Mapping[str, str] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    nonsense: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> dict[str, str]:
         """Every host without a whole answer, with the reason."""
-        return {**self.nonsense, **self.refused, **self.unreachable}
+        return {**self.unreadable, **self.refused, **self.unreachable}
 
 
 def ask(
@@ -70,7 +70,7 @@ def ask(
 
     lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
     refused, unreachable = {}, {}
-    nonsense: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     for host, result in fan_out(hosts, work, forks):
         if result.outcome is not Outcome.RAN:
             unreachable[host.name] = why(result)
@@ -82,8 +82,8 @@ def ask(
             except ParseError as error:
                 refused[host.name] = result.error or error.message
             else:
-                nonsense |= {host.name: wrong} if wrong else {}
-    return Answers(lines, refused, unreachable, nonsense)
+                unreadable |= {host.name: wrong} if wrong else {}
+    return Answers(lines, refused, unreachable, unreadable)
 
 
 def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any], ...], str]:
@@ -93,14 +93,14 @@ def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any],
     """
     rows = bounded_json.document(host, output)
     if not isinstance(rows, list):
-        raise ParseError(f"{NONSENSE}: {str(rows)[:100]!r}")
+        raise ParseError(f"{UNREADABLE}: {str(rows)[:100]!r}")
     sane: list[Mapping[str, Any]] = []
     wrong = ""
     for row in rows:
         try:
             sane += values_of(kind, [row], extra="ignore")
         except ValueError as error:
-            wrong = wrong or f"{NONSENSE}: {one_line(str(error))[:_SHOWN_CHARS]}"
+            wrong = wrong or f"{UNREADABLE}: {one_line(str(error))[:_SHOWN_CHARS]}"
     return tuple(sane), wrong
 
 
@@ -159,7 +159,7 @@ def plan_checkpoints(
         _all_or_none(looked, f"could not make the checkpoint folder {folder}")
         answers = {name: rows[0] for name, rows in (*marked.lines.items(), *looked.lines.items()) if rows}
         if mute := [host.name for host in hosts if host.name not in answers]:
-            raise JobError(f"{fold(mute)} {NONSENSE}: nothing of the checkpoint folder {folder}", "leave it out (-l)")
+            raise JobError(f"{fold(mute)} {UNREADABLE}, without the checkpoint folder {folder}", "leave it out (-l)")
         return judge_survey(folder, [(host.name, answers[host.name]) for host in hosts])
     finally:
         ask(transport, first, lambda _: ["survey", folder, job_id, "clear"], forks=forks, timeout_s=_START_S)

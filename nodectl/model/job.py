@@ -32,7 +32,7 @@ class Failure:
 
     `kind` is one of time_limit, signal, exception, exit, start, left, rebooted, host_lost, supervisor,
     link, launcher, communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time`
-    is by the clock of the job's first host that answered. `traceback` is whole, or its end.
+    is by the host's clock. `traceback` is whole, or its end.
     """
 
     host: str
@@ -52,7 +52,7 @@ class JobPart:
     """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
 
     `cut off`: it waits for another attempt, and the job is over. `outputs` are files that the job has written into its
-    code's folder there, `shared_memory` into /dev/shm: names, and last how many more there are.
+    code's folder there, the last entry may be how many more there are.
     """
 
     host: str
@@ -62,7 +62,6 @@ class JobPart:
     supervised: bool = False
     problem: str = ""
     outputs: tuple[str, ...] = ()
-    shared_memory: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Job:
     """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
 
     `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
-    what preflight had found and its operator let pass. `remarks` are sentences about it.
+    what preflight had found and its operator let pass.
     """
 
     id: str
@@ -125,18 +124,12 @@ class Job:
     no_restart: str = ""
     stopped_by: str = ""
     skipped: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
     traces: tuple[RankTrace, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
         """Hosts of the job that could not be asked."""
         return tuple(part.host for part in self.parts if part.state == "unreachable")
-
-    @property
-    def witnesses(self) -> int:
-        """How many of its hosts know it."""
-        return sum(part.state not in ("absent", "unreachable") for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from nodectl.report.table import aligned, broken
 
 _STATE = "~/.local/state/nodectl"
 _MOST_CONSEQUENCES = 8
-_MOST_REMARKS = 4
 _WHY_CHARS = 160
 _MOST_EVIDENCE = 12
 _TRACEBACK_LINES = 40
@@ -59,12 +58,10 @@ def job_document(job: Job) -> dict[str, object]:
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
-        "remarks": list(job.remarks),
         "traces": [asdict(trace) for trace in job.traces],
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
-        "shared_memory": {part.host: list(part.shared_memory) for part in job.parts if part.shared_memory},
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
     }
 
@@ -117,7 +114,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    return "\n".join([*lines, *trace_lines(job), *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
+    return "\n".join([*lines, *trace_lines(job), *left_lines(job), *_failure_lines(job)])
 
 
 def _past_line(past: PastAttempt) -> str:
@@ -133,21 +130,16 @@ def conclusion(job: Job) -> str:
 
 
 def left_lines(job: Job) -> list[str]:
-    """Return where the files lie that the job has written beside its logs; hosts that have the same share a line."""
-    lines = []
-    for kind, where, remedy in (
-        ("outputs", f"{_STATE}/jobs/{job.id}/code", "they go with `nodectl jobs clean`"),
-        ("shared_memory", "/dev/shm", "they stay there"),  # noqa: S108 - it is only named
-    ):
-        hosts: dict[tuple[str, ...], list[str]] = {}
-        for part in job.parts:
-            hosts.setdefault(getattr(part, kind), []).append(part.host)
-        lines += [
-            f"new files on {fold(names)} in {where}: {', '.join(files)}; {remedy}"
-            for files, names in hosts.items()
-            if files
-        ]
-    return lines
+    """Return where the files are that the job has written next to its code; hosts with the same files share a line."""
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for part in job.parts:
+        hosts.setdefault(part.outputs, []).append(part.host)
+    where, remedy = f"{_STATE}/jobs/{job.id}/code", "`nodectl jobs clean` removes them"
+    return [
+        f"new files on {fold(names)} in {where}: {', '.join(files)}; {remedy}"
+        for files, names in hosts.items()
+        if files
+    ]
 
 
 def why_text(job: Job) -> str:
@@ -168,14 +160,7 @@ def _conclusion(job: Job) -> str:
         return "\n".join([*_unheard(job), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
-    state = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or fold(job.hosts)}{unheard}"
-    return "\n".join([state, *_remark_lines(job)])
-
-
-def _remark_lines(job: Job) -> list[str]:
-    more = len(job.remarks) - _MOST_REMARKS
-    lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
-    return [*lines, *([f"warning: … and {more} more in JSON"] if more > 0 else [])]
+    return f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or fold(job.hosts)}{unheard}"
 
 
 def _failure_lines(job: Job) -> list[str]:

@@ -282,6 +282,7 @@ kept = bytearray(64 << 30)
 _FULL = """
 os.makedirs('/tmp/small', exist_ok=True)
 assert os.system('mount -t tmpfs -o size=1m none /tmp/small') == 0
+os.environ['NODECTL_CHECKPOINT_DIR'] = '/tmp/small'
 torch.save(torch.ones(1 << 20), '/tmp/small/checkpoint.pt')
 """
 _GPU_GONE = """
@@ -386,11 +387,6 @@ import torch, torch.distributed as dist
 rank = int(os.environ['RANK'])
 timeout = timedelta(seconds=15)
 """
-_WRONG_WORLD_SIZE = _BEGIN + "dist.init_process_group('gloo', timeout=timeout, rank=rank, world_size=4)\n"
-_ONE_WRONG_WORLD_SIZE = (
-    _BEGIN + "dist.init_process_group('gloo', timeout=timeout, rank=rank, world_size=4 if rank == 1 else 3)\n"
-)
-_WRONG_RANK = _BEGIN + "dist.init_process_group('gloo', timeout=timeout, rank=0 if rank == 1 else rank, world_size=3)\n"
 _NO_INTERFACE = (
     _BEGIN
     + """
@@ -457,7 +453,7 @@ DEATHS = [
         "exit",
         f"{_THREAD}dist.destroy_process_group()\nsys.exit(1)",
         words=("exit status 1",),
-        evidence=("its thread loader", "ValueError: bad shard in a thread"),
+        evidence=("a traceback that did not end it: ValueError: bad shard in a thread",),
     ),
     Case("sys_exit_in_a_hook_for_exceptions", "script_error", _HOOKED, words=("KeyError",)),
     Case("an_end_without_a_word", "exit", "os._exit(7)", words=("exit status 7",)),
@@ -471,9 +467,6 @@ DEATHS = [
     Case("too_much_cpu_time", "limits", _CPU_TIME, words=("SIGXCPU",)),
     Case("an_error_file_that_cannot_be_written", "script_error", _NO_PLACE, words=("ValueError: bad shard",)),
     Case("an_exception_of_another_login", "script_error", _OTHER_LOGIN, words=("ValueError: bad shard",)),
-    Case("a_wrong_world_size", "bad_argument", script=_WRONG_WORLD_SIZE, blamed=ANY, evidence=("world_size=4",)),
-    Case("one_wrong_world_size", "bad_argument", script=_ONE_WRONG_WORLD_SIZE, evidence=("world_size=4",)),
-    Case("a_wrong_rank", "bad_argument", script=_WRONG_RANK, evidence=("rank=0",)),
     Case(
         "twelve_elements_against_eight",
         "collective_mismatch",
@@ -531,7 +524,6 @@ HANGS = [
         f"{_THREAD}queue.Queue().get()",
         timeout_s=SHORT_S,
         words=("train.py:",),
-        evidence=("its thread loader", "ValueError: bad shard in a thread"),
     ),
     Case(
         "two_groups_in_different_order",

@@ -128,13 +128,6 @@ STOPS = [
     _as("segfault_same_place", "a_crash_in_native_code", _TWICE, _AGAIN),
     End("silent_exit_17", _TWICE, _AGAIN, "os._exit(17)"),
     _as("exit_0_of_one_rank", "exit_0_inside_a_collective", _TWICE, "left_early"),
-    End(
-        "program_fault_xid_31_recorded",
-        _TWICE,
-        "gpu_error",
-        "while not os.path.exists('/tmp/eat'):\n    time.sleep(0.1)\nraise RuntimeError('CUDA error: illegal access')",
-        act=_xid(31, "Ch 00000008, MMU Fault: ENGINE GRAPHICS"),
-    ),
 ]
 GOES_ON = [
     End("host_lost", _GOES_ON, act=_kill_all, spare=True, times=1, body="time.sleep(600)"),

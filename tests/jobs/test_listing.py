@@ -62,11 +62,11 @@ def test_a_job_whose_id_is_none_or_anothers_is_not_listed(monkeypatch: pytest.Mo
     row = {**report(0, "running").document, "id": "20261121-040000-ab12", "problem": ""}
     forged = {**row, "plan": {**row["plan"], "id": job_id}} if job_id else {**row, "id": job_id}
     sane, wrong = rows_of("gpu01", encode([forged]).decode(), JobRow)
-    answers = Answers({"gpu01": sane, "gpu02": (row,)}, nonsense={"gpu01": wrong})
+    answers = Answers({"gpu01": sane, "gpu02": (row,)}, unreadable={"gpu01": wrong})
     monkeypatch.setattr(listing, "ask", lambda *_, **__: answers)
     found = listing.read_jobs(None, [Host(name, name) for name in HOSTS], 1)  # type: ignore[arg-type]
     assert [job.id for job in found.jobs] == ["20261121-040000-ab12"]
-    assert found.unreachable["gpu01"].startswith("answered nonsense: ") and "gpu02" not in found.unreachable
+    assert found.unreachable["gpu01"].startswith("sent an unreadable answer: ") and "gpu02" not in found.unreachable
 
 
 ECHO = failure("communication", 1.0, 0, "Connection reset by peer", 1)
@@ -146,7 +146,11 @@ def test_states(states: Any, unreachable: Any, expected: Any) -> None:
     ("others", "expected", "part"),
     [
         ([("failed", True), ("failed", True)], JobState.FAILED, "cut off"),
-        ([("resting", False), ("failed", True)], JobState.RESTARTING, "resting"),  # two of three may go on
+        (
+            [("resting", False), ("failed", True)],
+            JobState.RESTARTING,
+            "resting",
+        ),  # the first host may start another attempt
     ],
 )
 def test_a_host_that_was_not_told_of_the_end_keeps_no_job_from_ending(others: Any, expected: Any, part: str) -> None:
@@ -155,7 +159,7 @@ def test_a_host_that_was_not_told_of_the_end_keeps_no_job_from_ending(others: An
     job = merge([*reports, report(2, "resting", final=False, alive=True)], {})
     assert (job.state, job.parts[2].state) == (expected, part)
     shown = job_text(job)
-    assert ("cut off   gpu03: it has not heard that the job is over" in shown) is (part == "cut off")
+    assert ("cut off   gpu03: it missed the end of the job" in shown) is (part == "cut off")
 
 
 def test_what_preflight_found_and_was_let_pass_is_shown() -> None:

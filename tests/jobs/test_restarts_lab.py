@@ -122,17 +122,17 @@ def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path
     assert last_loss(hosts.output(hosts.hosts[0])) == undisturbed(hosts.script, tmp_path / "alone", 40)
 
 
-def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, tmp_path: Path) -> None:
-    cut, second, spare = hosts.hosts[:3]
+def test_a_spare_takes_over_for_a_host_whose_link_is_cut(hosts: Hosts, tmp_path: Path) -> None:
+    first, cut, spare = hosts.hosts[:3]
     hosts.nodectl(*hosts.argv(3, ["--spares", "1", "--detach"], ["60", "-1", "0.3"]))
-    hosts.wait(lambda: "step 5 loss" in hosts.output(cut), "it did not come to step 5")
+    hosts.wait(lambda: "step 5 loss" in hosts.output(first), "it did not come to step 5")
     name = hosts.lab.status["name"]
     hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
     try:
         job = hosts.wait_ended("last")
         assert job["state"] == "finished", job
-        assert (job["attempt"], job["nodes"]) == (2, [spare, second])
-        assert last_loss(hosts.output(spare)) == undisturbed(hosts.script, tmp_path / "alone", 60)
+        assert (job["attempt"], job["nodes"]) == (2, [first, spare])
+        assert last_loss(hosts.output(first)) == undisturbed(hosts.script, tmp_path / "alone", 60)
         assert "up at 0" not in hosts.output(spare)
     finally:
         hosts.nodectl("lab", "heal", "--name", name)

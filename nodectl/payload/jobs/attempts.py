@@ -1,8 +1,8 @@
-"""A host's record of a job over all its attempts, and the decision whether another attempt follows, on which hosts.
+"""A host's record of a job over all its attempts, and what follows an attempt: another one, or the end.
 
-`Succession` is pure: the same question is asked on each host, and no host decides alone. The one with the lowest place
-among those that are present leads; a host that is behind joins the newest attempt it hears of. A cut-off host ends its
-ranks by its lease, and starts none without the others: see docs/jobs.md.
+The first host leads: its supervisor alone numbers the attempts and chooses their hosts, and all others join the attempt
+that its heartbeats name. Nothing runs beside a new attempt: a host that does not hear the first one ends its ranks by
+its lease, and the first one waits for that long before it starts ranks without a host (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ import contextlib
 import os
 import socket
 import time
-from collections import Counter
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from ..common.patterns import lazily
 from . import heartbeat as hb
-from . import steady
 from .failures import first_of_attempt
 from .folder import JobFolder, boot_id, payload_folder
-from .heartbeat import Attempt, Beat
+from .heartbeat import LEADER, Attempt, Beat
 from .node_end import Leaving
 from .process import read_stat
 
-_END_S = 3.0  # what ending ranks takes beside the grace
-_BACK_OFF_S, _LONGEST_BACK_OFF_S = 2.0, 60.0
-_TEST_S = 30.0  # for a host to say whether it is fit
+_END_S = 3.0  # what ending ranks takes in addition to the grace
+_PAUSE_S = 2.0
+_TEST_S = 30.0  # for a host to report whether it is fit
 _REJOIN_S = 300.0
 _USAGE_STATUS = 2
 # classes of causes that the next attempt would meet again
@@ -37,7 +35,7 @@ _MISTAKES = {
     "disk_full": "a restart makes no room on a disk",
     "time_limit": "its time is over",
 }
-# classes of causes that may be gone at the next attempt; of the others a second one in a row ends the job
+# classes of causes that may be gone at the next attempt; the same failure of another class ends the job the second time
 _PASSING = frozenset(
     (
         *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
@@ -45,20 +43,6 @@ _PASSING = frozenset(
         *("xid", "hardware_io", "signal", "terminated"),
     )
 )
-# of these another host may be the remedy, where one stands by
-_PERHAPS_THE_HOST = frozenset(
-    (
-        *("crash", "gpu_error", "gpu_missing", "collective_timeout", "data_damaged", "exit"),
-        *("helper_killed", "port_in_use", "hardware_io"),
-    )
-)
-# an Xid by which the driver tells of a program's fault, and not of the GPU's; what is refused, and will be again
-_STAYS = lazily(
-    r"\bXid \([^)]*\)[^:]*: (?:13|31|43|45)\b|"
-    r"\b4(?!08|09|2[59])\d\d Client Error|HTTP Error 4(?!08|09|2[59])\d\d|Client error '4(?!08|09|2[59])\d\d|"
-    r"CERTIFICATE_VERIFY_FAILED|Name or service not known|Read-only file system"
-)
-_NOTHING_SAYS = "and nothing says that a third would not"
 _SAME_PLACE_STEPS = 2  # so far apart ranks may be when one of them ends
 _NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
 _SIGNATURE_CHARS = 300
@@ -133,17 +117,22 @@ def unmendable(cause: Optional[Dict[str, Any]]) -> str:
     return ""
 
 
+class _Ended(NamedTuple):
+    """How an attempt ended: the host where the likeliest cause lay (-1: unknown), that cause, and the newest step."""
+
+    culprit: int
+    cause: Optional[Dict[str, Any]]
+    step: int
+
+
 class Succession:
     """One host's view, from the first attempt to the last; `me` is the beat that it sends itself."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._culprits: Dict[int, int] = {}  # by attempt: on which host the cause lay
-        self._causes: Dict[int, Optional[Dict[str, Any]]] = {}
-        self._steps: Dict[int, int] = {}
+        self._ends: Dict[int, _Ended] = {}
         self._quiet: Optional[Tuple[Tuple[int, FrozenSet[int]], float]] = None
         self._rested: Tuple[int, float] = (0, 0.0)
-        self._alone_since_s: Optional[float] = None
 
     @property
     def possible(self) -> bool:
@@ -157,128 +146,98 @@ class Succession:
         if not self.possible:
             return Over(me.state)
         all_beats = {**beats, me.rank: me}
-        if any(word.state in (hb.STOPPING, hb.STOPPED) for word in all_beats.values()):
+        if any(beat.state in (hb.STOPPING, hb.STOPPED) for beat in all_beats.values()):
             return Over(hb.STOPPED)
-        ended = next((word for word in beats.values() if word.over is not None), None)
-        if ended is not None:
-            return Over(ended.state, ended.over or "")
-        later = max((word.attempt for word in beats.values()), key=lambda attempt: attempt.number, default=me.attempt)
-        if later.number > me.attempt.number:
-            return later
         if all(_in_state(all_beats.get(member), me.attempt, hb.FINISHED) for member in me.attempt.roster):
             return Over(hb.FINISHED)
-        present = {member for member in all_beats if member == me.rank or silent_s[member] <= self.rules.lease_s}
-        if cut_off := self._cut_off(len(present), now_s):
-            return cut_off
-        return self._lead(all_beats, present, me.attempt, now_s) if min(present) == me.rank else None
+        if me.rank != LEADER:
+            return self._follow(me, beats.get(LEADER), silent_s[LEADER])
+        present = {
+            member
+            for member, beat in all_beats.items()
+            if member == LEADER or (silent_s[member] <= self.rules.lease_s and beat.over is None)
+        }
+        return self._lead(all_beats, present, me.attempt, now_s)
 
-    def _cut_off(self, present: int, now_s: float) -> Optional[Over]:
-        """End a part of the job that is half of all hosts or fewer: two parts never go on side by side."""
-        if 2 * present > self.rules.members:
-            self._alone_since_s = None
+    def _follow(self, me: Beat, leader: Optional[Beat], silent_s: float) -> Union[Over, Attempt, None]:
+        if leader is not None and leader.over is not None:
+            return Over(leader.state, leader.over)
+        if leader is not None and leader.attempt.number > me.attempt.number:
+            return leader.attempt
+        if silent_s <= self.rules.rejoin_s:
             return None
-        self._alone_since_s = now_s if self._alone_since_s is None else self._alone_since_s
-        if now_s - self._alone_since_s <= self.rules.rejoin_s:
-            return None
-        heard = f"{present} of {self.rules.members} hosts heard each other for {self.rules.rejoin_s:g} s"
-        return Over(hb.FAILED, f"{heard}, and an attempt takes more than half of them", told=False)
+        why = f"not restarted: the first host, which alone starts attempts, was silent for {self.rules.rejoin_s:g} s"
+        return Over(hb.FAILED, why, told=False)
 
     def _lead(
         self, beats: Dict[int, Beat], present: Set[int], attempt: Attempt, now_s: float
     ) -> Union[Over, Attempt, None]:
-        if any(beats[member].state in hb.ACTIVE or beats[member].active for member in present):
+        if any(beats[member].state in hb.ACTIVE for member in present):
             self._quiet = None
             return None
         quiet_s = self._quiet_s(attempt.number, frozenset(present), now_s)
         lost = [member for member in attempt.roster if member not in present]
         alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
         # a host that has not joined this attempt yet may start ranks of it at any moment
-        untested = (len(alike) < len(present) or any(word.fit is None for word in alike)) and quiet_s < _TEST_S
+        untested = (len(alike) < len(present) or any(beat.fit is None for beat in alike)) and quiet_s < _TEST_S
         if (over := self._last(beats, lost, attempt, tested=not untested)) is not None:
             return over
-        if 2 * len(present) <= self.rules.members or untested or quiet_s < self._patience_s(len(present), attempt):
+        # while a host is not heard, wait until its own lease has ended its ranks
+        fence_s = self.rules.lease_s + self.rules.grace_s + _END_S
+        if untested or quiet_s < (_PAUSE_S if len(present) == self.rules.members else fence_s):
             return None
-        roster = self._compose(beats, alike, attempt)
+        roster = self._compose(alike, attempt)
         if len(roster) < self.rules.least:
             return self._too_few(alike, len(roster), now_s)
         return Attempt(attempt.number + 1, tuple(roster))
 
     def _quiet_s(self, number: int, present: FrozenSet[int], now_s: float) -> float:
-        """Return for how many seconds the same hosts have been heard while none of them knew of running ranks."""
+        """Return for how many seconds the same hosts have been heard while none of them had running ranks."""
         if self._quiet is None or self._quiet[0] != (number, present):
             self._quiet = ((number, present), now_s)
         if self._rested[0] != number:
             self._rested = (number, now_s)
         return now_s - self._quiet[1]
 
-    def _patience_s(self, present: int, attempt: Attempt) -> float:
-        """Return the seconds to wait before the next attempt.
-
-        Return the back-off; while hosts are not heard, at least the time by which their lease has ended their ranks.
-        """
-        fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
-        return max(min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(attempt.number, 10) - 1)), fence_s)
-
     def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt, *, tested: bool) -> Optional[Over]:
         """Return the job's end if another attempt cannot mend the cause or no restart is left; else None.
 
-        Only `tested` hosts have told at which step the attempt ended.
+        Only `tested` hosts have reported at which step the attempt ended.
         """
         culprit, cause = _cause(beats, lost, attempt)
-        self._culprits[attempt.number], self._causes[attempt.number] = culprit, cause
-        self._steps[attempt.number] = max(word.step for word in beats.values())
-        elsewhere = culprit in beats and self._may_go_elsewhere(cause, beats, beats[culprit].fit, tested=tested)
-        mistake = "" if elsewhere else unmendable(cause)
-        why = mistake or (self._in_vain(beats, attempt) if tested else "")
+        self._ends[attempt.number] = _Ended(culprit, cause, max(beat.step for beat in beats.values()))
+        why = unmendable(cause) or (self._in_vain(beats, attempt) if tested else "")
         if why and cause is not None:
-            told, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
-            evidence = "" if category == "time_limit" else f" ({category}: {told})"
+            message, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
+            evidence = "" if category == "time_limit" else f" ({category}: {message})"
             return Over(hb.FAILED, f"not restarted: {why}{evidence}")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
 
-    def _may_go_elsewhere(
-        self, cause: Optional[Dict[str, Any]], beats: Dict[int, Beat], fit: Optional[str], *, tested: bool
-    ) -> bool:
-        """Tell whether a spare may mend a full disk: that of its host's own state, so that it is not `fit`."""
-        full = cause is not None and _category(cause) == "disk_full"
-        return full and any(word.state == hb.SPARE for word in beats.values()) and (bool(fit) or not tested)
-
     def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
         """Return why the last two attempts show that a third would fail as well; "" if it might succeed."""
-        cause, before = self._causes[attempt.number], self._causes.get(attempt.number - 1)
-        if cause is None or before is None or _passes(cause) or _passes(before) or self._got_further(attempt.number):
+        now, before = self._ends[attempt.number], self._ends.get(attempt.number - 1)
+        if before is None or now.cause is None or before.cause is None or _category(now.cause) in _PASSING:
             return ""
-        same = _signature(cause) == _signature(before)
-        spare = any(word.state == hb.SPARE for word in beats.values())
-        another = (
-            spare
-            and _category(cause) in _PERHAPS_THE_HOST
-            and self._is_suspect(self._culprits[attempt.number], attempt.number)
-        )
-        if another and attempt.number == 2:
+        further = 0 <= before.step < now.step - _SAME_PLACE_STEPS
+        has_spare = any(beat.state == hb.SPARE for beat in beats.values())
+        elsewhere = has_spare and self._is_suspect(now.culprit, attempt.number)
+        if further or elsewhere or _signature(now.cause) != _signature(before.cause):
             return ""
-        step = self._steps[attempt.number]
-        where = f", at step {step} again" if step >= 0 else ""
-        return f"it failed twice in the same way{where}" if same else f"two attempts failed, {_NOTHING_SAYS}"
-
-    def _got_further(self, number: int) -> bool:
-        """Tell whether an attempt told a later step than the one before: then something had passed."""
-        before = self._steps.get(number - 1, -1)
-        return before >= 0 and self._steps[number] > before + _SAME_PLACE_STEPS
+        return "it failed twice in the same way" + (f", at step {now.step} again" if now.step >= 0 else "")
 
     def _too_few(self, beats: List[Beat], usable: int, now_s: float) -> Optional[Over]:
         if now_s - self._rested[1] <= self.rules.rejoin_s:
             return None
-        unfit = sorted({word.fit for word in beats if word.fit})
+        unfit = sorted({beat.fit for beat in beats if beat.fit})
         because = f" ({'; '.join(unfit)})" if unfit else ""
         why = f"not restarted: {usable} of the {self.rules.least} hosts that it takes were there within"
         return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
 
-    def _compose(self, beats: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
+    def _compose(self, alike: List[Beat], attempt: Attempt) -> List[int]:
         """Choose the next roster: usable hosts keep their places, and a spare takes that of a lost or unfit host."""
-        usable = _connected(sorted(word.rank for word in alike if word.fit == ""), beats)
+        usable = sorted(beat.rank for beat in alike if beat.fit == "")
         spares = [member for member in usable if member not in attempt.roster]
         roster: List[int] = []
         for member in attempt.roster:
@@ -290,21 +249,15 @@ class Succession:
 
     def _is_suspect(self, member: int, number: int) -> bool:
         """Tell whether the last two attempts failed because of this host, or the last one because of a GPU of it."""
-        if self._culprits.get(number) != member:
+        now, before = self._ends[number], self._ends.get(number - 1)
+        if now.culprit != member:
             return False
-        cause = self._causes.get(number)
-        broken = cause is not None and _category(cause) == "xid" and _passes(cause)
-        return broken or self._culprits.get(number - 1) == member
+        xid = now.cause is not None and _category(now.cause) == "xid"
+        return xid or (before is not None and before.culprit == member)
 
 
 def _category(cause: Dict[str, Any]) -> str:
     return str(cause.get("class") or cause["kind"])
-
-
-def _passes(cause: Dict[str, Any]) -> bool:
-    """Tell whether a cause may be gone at the next attempt without a change of the program."""
-    stays = any(_STAYS.search(str(line)) for line in (cause["message"], *cause.get("evidence", ())))
-    return _category(cause) in _PASSING and not stays
 
 
 def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:
@@ -312,33 +265,21 @@ def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:
     return _category(cause), _NUMBERS.sub("#", str(cause["message"])[:_SIGNATURE_CHARS])
 
 
-def _in_state(word: Optional[Beat], attempt: Attempt, state: str) -> bool:
-    return word is not None and word.attempt == attempt and word.state == state
+def _in_state(beat: Optional[Beat], attempt: Attempt, state: str) -> bool:
+    return beat is not None and beat.attempt == attempt and beat.state == state
 
 
 def _cause(beats: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
-    """Return the host (-1: not known) where the likeliest cause lay, and that failure (None: none was reported)."""
+    """Return the host (-1: unknown) where the likeliest cause lay, and that failure (None: none was reported)."""
     failures = {
-        member: word.failure
-        for member, word in beats.items()
-        if word.failure is not None and word.attempt == attempt and word.failure["kind"] != "host_lost"
+        member: beat.failure
+        for member, beat in beats.items()
+        if beat.failure is not None and beat.attempt == attempt and beat.failure["kind"] != "host_lost"
     }
     cause = first_of_attempt(failures.values(), host_lost=bool(lost))
     if cause is None:
         return (lost[0] if lost else -1), None
     return next(member for member, failure in failures.items() if failure is cause), cause
-
-
-def _connected(members: List[int], beats: Dict[int, Beat]) -> List[int]:
-    """Return the hosts that all hear each other; the host with most broken connections is left out first."""
-    kept = list(members)
-    while True:
-        complaints = Counter(
-            member for one in kept for other in beats[one].missing if other in kept for member in (one, other)
-        )
-        if not complaints:
-            return kept
-        kept.remove(max(complaints, key=lambda member: (complaints[member], member)))
 
 
 _MOST_RECORDED = 100
@@ -364,7 +305,6 @@ class Member:
         self.peers = hb.Peers(others, rules.lease_s, self.born_s)
         self.peers.begin(self.attempt)
         self.identity = {**_identity(), "rank": self.rank}
-        self.ways = steady.OneWay()
         self.hooks: Set[int] = set()  # the running `on_event` programs
         self._beat_number = 0
 
@@ -388,30 +328,17 @@ class Member:
     def hear(self, now_s: float) -> None:
         """Read all heartbeats that have arrived in the socket."""
         for beat in self.mesh.receive():
-            if self.peers.hear(beat, now_s):
-                self.ways.note(beat.rank, beat.sent, steady.now())
+            self.peers.hear(beat, now_s)
 
     def send(self, beat: Beat) -> None:
         """Send it to all others, with the next number."""
         self._beat_number += 1
         self.mesh.send(beat._replace(number=self._beat_number))
 
-    def missing(self, now_s: float) -> List[int]:
-        """Return the hosts that have been silent for the lease."""
-        return [rank for rank, silent_s in self.peers.silent_s(now_s).items() if silent_s > self.peers.lease_s]
-
-    def is_quorate(self, now_s: float) -> bool:
-        """Tell whether more than half of all hosts are in this attempt."""
-        return 2 * (1 + self.peers.in_attempt(now_s)) > len(self.hosts)
-
-    def is_in_touch(self, now_s: float) -> bool:
-        """Tell whether this host and more than half of all hosts hear each other; True if the job has no restarts."""
-        return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
-
     def reports(self, now_s: float) -> bool:
         """Return whether this host runs `on_event`: the lowest that lives."""
-        missing = self.missing(now_s)
-        return bool(self.plan.get("on_event")) and all(rank in missing for rank in range(self.rank))
+        silent_s = self.peers.silent_s(now_s)
+        return bool(self.plan.get("on_event")) and all(silent_s[rank] > self.peers.lease_s for rank in range(self.rank))
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""

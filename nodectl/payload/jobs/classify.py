@@ -35,28 +35,12 @@ _LAST_WORDS = 4
 _TORCHRUN = lazily(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
 _TRACEBACK = "Traceback (most recent call last):"
 
-# what Python prints above the traceback of an exception that did not end the program (a thread's, asyncio's)
-_ELSEWHERE = (
-    (
-        lazily(r"^(?:Exception(?: ignored)?|Unhandled exception) in thread (?:started by:? )?(.+?):?$"),
-        "an uncaught exception of its thread {}, which ended the thread and not the rank",
-    ),
-    (lazily(r"^Exception ignored (?:in|on|while)\b:? ?(.*?):?$"), "an exception that Python ignored, in {}"),
-    (lazily(r"^(?:future|task|handle): <(?:\w+\.)*(\w+)"), "an exception of asyncio's {}, for which nobody waited"),
-)
-_CHAINED = lazily(r"^(?:The above exception was the direct cause|During handling of the above exception)")
-
 LOG_ONLY = "log text only"
 
 
-def last_exception(text: str, *, is_own: bool = False) -> str:
-    """Return the last exception of `text` with all lines of its message, or "".
-
-    With `is_own`, skip exceptions that ended only a thread or another part of the program.
-    """
+def last_exception(text: str) -> str:
+    """Return the last exception of `text` with all lines of its message, or ""."""
     start = text.rfind(_TRACEBACK)
-    if is_own and start >= 0 and _elsewhere(text, start):
-        return last_exception(text[: _first_of_chain(text, start)], is_own=True)
     # a SyntaxError in the script itself is printed without the "Traceback" line
     lines, pattern = (
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
@@ -64,36 +48,6 @@ def last_exception(text: str, *, is_own: bool = False) -> str:
     for number, line in enumerate(lines):
         if pattern.match(_TAG.sub("", line)):
             return _message(lines[number:])
-    return ""
-
-
-def aside(log: str) -> str:
-    """Describe the log's last exception that did not end the program (a thread's, for example), or return ""."""
-    start = log.rfind(_TRACEBACK)
-    while start >= 0:
-        whose = _elsewhere(log, start)
-        if whose:
-            end = log.find(_TRACEBACK, start + 1)
-            text = last_exception(log[start : end if end >= 0 else len(log)])
-            return f"its log holds {whose}: {_first_line(text)} ({LOG_ONLY})"
-        start = log.rfind(_TRACEBACK, 0, start)
-    return ""
-
-
-def _first_of_chain(text: str, start: int) -> int:
-    """Return where the first traceback of the chain begins that leads to the traceback at `start`."""
-    above = [line for line in text[:start].splitlines() if _TAG.sub("", line).strip()]
-    before = text.rfind(_TRACEBACK, 0, start)
-    return _first_of_chain(text, before) if above and before >= 0 and _CHAINED.match(_TAG.sub("", above[-1])) else start
-
-
-def _elsewhere(text: str, start: int) -> str:
-    """Name the thread or task whose traceback begins at `start`; return "" for the program's main thread."""
-    above = [_TAG.sub("", line) for line in text[: _first_of_chain(text, start)].splitlines() if _TAG.sub("", line)]
-    for pattern, origin in _ELSEWHERE:
-        match = pattern.search(above[-1]) if above else None
-        if match:
-            return origin.format(match[1])
     return ""
 
 
@@ -145,21 +99,9 @@ class Evidence(NamedTuple):
 
     @property
     def exception(self) -> str:
-        """The log's last exception that may have ended the rank; for a shared log only the exception's first line."""
-        text = last_exception(self.log, is_own=True)
-        return _first_line(text) if self.shared else text
-
-    @property
-    def printed(self) -> Tuple[str, str]:
-        """The log's last exception of any origin, and a phrase for what it was if it did not end the rank."""
+        """The log's last exception; for a shared log only its first line."""
         text = last_exception(self.log)
-        whose = _elsewhere(self.log, self.log.rfind(_TRACEBACK)) if _TRACEBACK in self.log else ""
-        return _first_line(text) if self.shared else text, whose or "a traceback that it handled"
-
-    @property
-    def aside(self) -> str:
-        """A sentence about an exception that did not end the rank; "" for none, and for a shared log."""
-        return "" if self.shared else aside(self.log)
+        return _first_line(text) if self.shared else text
 
 
 class Verdict(NamedTuple):
@@ -182,8 +124,6 @@ def judge(evidence: Evidence) -> Verdict:
         lines += evidence.forks
     if verdict.category == "helper_killed":
         lines += [f"its log holds: {worker_line} ({LOG_ONLY})" for worker_line in _WORKER.findall(evidence.log)[-1:]]
-    if verdict.kind == "communication":
-        lines.append(evidence.aside)
     lines += [f"no space left for {place}" for place in evidence.full]
     if verdict.category == "helper_killed" and evidence.cpu:
         lines.append(f"the kernel kills a process here that uses {evidence.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
@@ -241,25 +181,8 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
     where = _where(chain)
     if where:
         evidence.append(where)
-    message, joined = chain[0]["message"][:_LONGEST], _joined(note)
-    if joined:
-        category, message = "bad_argument", f"{_first_line(message)}\n{joined}"
-    return Verdict(_kind(category), category, message, tuple(evidence), str(note.get("text", "")))
-
-
-def _joined(note: Dict[str, Any]) -> str:
-    """Say that the rank called init_process_group with another rank or size than it was started with, or return ""."""
-    used, started = note.get("joined"), note.get("started")
-    if not isinstance(used, dict) or not isinstance(started, dict) or not used or min(used.values()) < 0:
-        return ""
-    if not started or used == started:
-        return ""
-    # a program that renumbers its ranks on purpose keeps their number
-    perhaps = used["world_size"] == started.get("world_size") and used["rank"] < used["world_size"]
-    assignments = [f"{name}={used[name]}" for name in ("rank", "world_size")]
-    return (
-        f"{'perhaps because ' if perhaps else ''}it called init_process_group with {' and '.join(assignments)}, and was"
-        f" started as rank {started.get('rank')} of {started.get('world_size')}"
+    return Verdict(
+        _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
     )
 
 
@@ -425,20 +348,19 @@ def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
 
 
 def _by_status(evidence: Evidence) -> Verdict:
-    exception = evidence.exception
+    printed = evidence.exception
     ended = "ended without a known exit status" if evidence.code is None else f"exit status {evidence.code}"
     usage = _usage(evidence.log) if evidence.code == _USAGE_STATUS else ""
     if usage:
         return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
-    if exception and not evidence.left and evidence.code in (None, 1):
-        verdict = _by_log(exception, evidence.full)
+    if printed and not evidence.left and evidence.code in (None, 1):
+        verdict = _by_log(printed, evidence.full)
         return verdict._replace(evidence=(*verdict.evidence, *((_NO_NOTE,) if evidence.watched else ())))
-    printed, whose = evidence.printed
     if printed and rules.is_echo(rules.of_text(printed)):
         message = f"{ended} after {_first_line(printed)}"
-        return Verdict("communication", rules.of_text(printed), message, (f"{whose} ({LOG_ONLY})",))
+        return Verdict("communication", rules.of_text(printed), message, (f"{_PRINTED} ({LOG_ONLY})",))
     hint = () if printed and _last_words(evidence.log) == _first_line(printed) else _last_line(evidence)
-    hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})", *hint) if printed else hint
+    hint = (f"its log holds {_PRINTED}: {_first_line(printed)} ({LOG_ONLY})", *hint) if printed else hint
     if evidence.code is not None and evidence.code > 128 and signal_name(evidence.code - 128).startswith("SIG"):
         return _by_child(evidence, ended, hint)
     if evidence.full:
@@ -446,6 +368,7 @@ def _by_status(evidence: Evidence) -> Verdict:
     return _by_last_words(evidence, ended, hint)
 
 
+_PRINTED = "a traceback that did not end it"
 _NO_NOTE = (
     "perhaps it ended by this exception: its Python wrote neither an uncaught exception nor an end without one into"
     " nodectl's notes"
@@ -456,7 +379,7 @@ _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "v
 
 def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
     """Return the verdict by the last line of a library that ends the process (`libgomp: Thread creation failed`)."""
-    last_words = "" if evidence.shared or evidence.printed[0] else _last_words(evidence.log)
+    last_words = "" if evidence.shared or evidence.exception else _last_words(evidence.log)
     category = rules.of_text(last_words) if last_words and evidence.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:
         return Verdict("exit", category, f"{ended}; its last words: {last_words}", hint)

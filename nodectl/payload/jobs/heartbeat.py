@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.bounds import fitted
 from ..common.sockets import family
+from .failures import FOLLOWED
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
@@ -26,6 +27,9 @@ RESTING, SPARE = "resting", "spare"
 ACTIVE = frozenset({WAITING, RUNNING, ENDING, STOPPING})  # ranks run there, or may at any moment
 
 
+LEADER = 0  # the place of the host that numbers the attempts
+
+
 class Attempt(NamedTuple):
     """One run of a job's ranks: its number, from 1, and its hosts in the order of their node ranks."""
 
@@ -37,10 +41,9 @@ class Beat(NamedTuple):
     """One heartbeat: the host's place in the plan, the beat's number, the host's state, and its first failure if any.
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
-    attempt (empty: it can, None: not known yet); `missing`: hosts that it does not hear; `active`: hosts that it hears
-    and that may have ranks; `sent`: the sender's steady time; `suspicions`: how often it took the attempt for hung,
-    `passed`: how often the attempt went on after that; `stood_s`: for how long its output has reported nothing new;
-    `step`: the newest that its output reports as the attempt has ended, or -1.
+    attempt (empty: it can, None: not known yet); `suspicions`: how often it took the attempt for hung, `passed`: how
+    often the attempt went on after that; `stood_s`: for how long its output has reported nothing new; `step`: the
+    newest that its output reports as the attempt has ended, or -1.
     """
 
     rank: int
@@ -50,9 +53,6 @@ class Beat(NamedTuple):
     attempt: Attempt = Attempt(1, ())
     over: Optional[str] = None
     fit: Optional[str] = None
-    missing: Tuple[int, ...] = ()
-    active: Tuple[int, ...] = ()
-    sent: float = 0.0
     suspicions: int = 0
     passed: int = 0
     stood_s: float = 0.0
@@ -79,7 +79,7 @@ def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
         return None
     beat = Beat(*fields)
     number, roster = beat.attempt
-    return beat._replace(attempt=Attempt(number, tuple(roster)), missing=tuple(beat.missing), active=tuple(beat.active))
+    return beat._replace(attempt=Attempt(number, tuple(roster)))
 
 
 def _sign(secret: bytes, body: bytes) -> bytes:
@@ -124,7 +124,8 @@ class Peers:
             self._failures[beat.rank] = beat.failure
 
     def _takes_part(self, rank: int) -> bool:
-        return self._attempt is None or rank in self._attempt.roster
+        """Tell whether an attempt depends on a host: it has ranks, or leads."""
+        return self._attempt is None or rank == LEADER or rank in self._attempt.roster
 
     def here(self) -> List[Beat]:
         """Return the newest beats of the other hosts that are in this attempt."""
@@ -137,6 +138,10 @@ class Peers:
         least_s = min((beat.stood_s for beat in beats), default=float("inf"))
         return sum(beat.suspicions for beat in beats), sum(beat.passed for beat in beats), least_s
 
+    def causes(self) -> List[int]:
+        """Return the hosts that have reported a cause in this attempt, and not only a consequence."""
+        return [rank for rank, item in self._failures.items() if item["kind"] not in (*FOLLOWED, "host_lost")]
+
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:
         """The first failure of each host in this attempt."""
@@ -146,35 +151,6 @@ class Peers:
         """Return the hosts of the attempt that have never been heard in it."""
         here = {beat.rank for beat in self.here()}
         return [rank for rank in self.ranks if self._takes_part(rank) and rank not in here]
-
-    def in_attempt(self, now_s: float) -> int:
-        """Return how many other hosts, spares included, are in this attempt and were heard within the lease."""
-        silent_s = self.silent_s(now_s)
-        return sum(1 for beat in self.here() if silent_s[beat.rank] <= self.lease_s)
-
-    def in_touch(self, me: int, now_s: float) -> int:
-        """Return how many other hosts are heard and hear `me`."""
-        silent_s = self.silent_s(now_s)
-        heard = (beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s)
-        return sum(1 for beat in heard if me not in beat.missing)
-
-    def others_have_ranks(self, now_s: float) -> bool:
-        """Tell whether a host may run ranks of another attempt: one that is heard, or that such a host hears."""
-        silent_s = self.silent_s(now_s)
-        heard = [beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s]
-        attempt = self._attempt
-        return attempt is not None and any(
-            (beat.state in ACTIVE and beat.attempt != attempt)
-            or (beat.attempt == attempt and set(beat.active) - set(attempt.roster))
-            for beat in heard
-        )
-
-    def active(self, now_s: float) -> Tuple[int, ...]:
-        """Return the hosts that are heard and may have ranks."""
-        silent_s = self.silent_s(now_s)
-        return tuple(
-            rank for rank, beat in self.beats.items() if beat.state in ACTIVE and silent_s[rank] <= self.lease_s
-        )
 
     def newly_lost(self, now_s: float) -> List[int]:
         """Return the attempt's hosts whose lease has run out since the last call, without those that have ended."""
@@ -207,11 +183,10 @@ class Peers:
         """Tell whether a host of this attempt is in one of these states."""
         return any(beat.state in states for beat in self.here())
 
-    def later_attempt(self) -> Optional[Attempt]:
-        """Return the newest attempt that another host has begun after this one; None if there is none."""
-        number = self._attempt.number if self._attempt else 0
-        later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > number]
-        return max(later, key=lambda attempt: attempt.number, default=None)
+    def has_gone_on(self) -> bool:
+        """Tell whether the first host has begun a later attempt than this one."""
+        leader = self.beats.get(LEADER)
+        return leader is not None and self._attempt is not None and leader.attempt.number > self._attempt.number
 
     def all_ended(self, now_s: float) -> bool:
         """Tell whether every other host that was ever heard has ended the job or is silent."""

@@ -1,4 +1,4 @@
-"""Looks at ranks that still live: state, stacks, exceptions in logs; in a running job also CPU, network and NCCL."""
+"""Looks at ranks that still live: state and stacks; in a running job also CPU, network and NCCL."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from ..common import machine
 from ..common.patterns import lazily
 from . import flight, kernel, listeners, notes, outputs, pulse, standing, waiting
-from .classify import aside
 from .contain import Containment
-from .evidence import Output, log_of
 from .folder import JobFolder, venv_of
 from .process import below, read_environ, read_stat, send
 from .ranks import Rank
@@ -75,15 +73,6 @@ def _answers(job: str, pids: Dict[int, int], most_s: float) -> Dict[int, List[st
             if text:
                 answers[number] = main_stack(text)
     return answers
-
-
-def with_asides(
-    rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], logs: str, output: Output
-) -> List[Dict[str, Any]]:
-    """Add to each row of `look` the exceptions in the rank's log that ended only a part of it (a thread)."""
-    rank_logs = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
-    asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in rank_logs.items()}
-    return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]
 
 
 def _ask(job: str, rank: int, pid: int) -> int:
@@ -158,12 +147,10 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     """
     plan, state = job.plan(), job.state()
     ranks, environments = find_ranks(job, state)
-    output = Output(job.at("output.log"))
     before, venv = _measures(ranks, plan), venv_of(plan, plan["hosts"][plan["rank"]])
     first = look(job.path, ranks, venv)
-    told = with_asides(first, ranks, job.at("ranks"), output)
-    yield _report(job, ranks, told, first)
-    yield {"ranks": _report(job, ranks, with_children(job.path, told, ranks, venv), first)["ranks"]}
+    yield _report(job, ranks, first, first)
+    yield {"ranks": _report(job, ranks, with_children(job.path, first, ranks, venv), first)["ranks"]}
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
         rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job), "groups": _groups(ranks)}
@@ -171,7 +158,6 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
         second = with_children(job.path, look(job.path, ranks, venv), ranks, venv)
-        second = with_asides(second, ranks, job.at("ranks"), output)
         after = _measures(ranks, plan)
     seconds = after[0] - before[0]
     report = _report(job, ranks, second, first)

@@ -37,9 +37,11 @@ class Postmortem:
         output: Output,
         watch: RankWatch,
         ask: Callable[[Work], None],
+        causes: Callable[[], List[int]],
     ) -> None:
+        """`causes` returns the hosts whose cause this one has heard: what fails here from then on is later."""
         self._job, self._plan, self._at_start, self._output = job, plan, at_start, output
-        self._watch, self._ask = watch, ask
+        self._watch, self._ask, self._causes = watch, ask, causes
         self.failures: List[Dict[str, Any]] = []
         self.ends: List[Dict[str, Any]] = []
         self.living: List[Dict[str, Any]] = []
@@ -52,6 +54,7 @@ class Postmortem:
         self._launcher_killed: Optional[float] = None
         self._host_leaves = False
         self._undescribed: Dict[int, float] = {}
+        self._after: Dict[int, List[int]] = {}
         self._asked_s: Optional[float] = None
         self._said: Optional[LauncherWords] = None
 
@@ -61,7 +64,7 @@ class Postmortem:
 
     def fail(self, kind: str, message: str, **more: object) -> None:
         """Add a failure at this moment that belongs to no rank."""
-        self.failures.append(row(kind, message, steady.now(), **more))
+        self.failures.append(row(kind, message, steady.now(), after=self._causes(), **more))
 
     def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """Return the failure that the heartbeats report: the host's first, or a rank that was absent from a collective.
@@ -102,7 +105,7 @@ class Postmortem:
     def note_end(self, death: Death, now_s: float) -> None:
         """Note that a rank ended: have the living ranks looked at, then the evidence of its end read."""
         self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
-        self._undescribed[death.rank] = now_s
+        self._undescribed[death.rank], self._after[death.rank] = now_s, self._causes()
         if death.code != 0:
             self.look_at_living()
         self._ask(partial(self._describe, death))
@@ -141,7 +144,7 @@ class Postmortem:
     def _read_living(self, ranks: List[Rank]) -> News:
         """Read what the living ranks do; runs on the clerk's thread."""
         venv = venv_of(self._plan, self._plan["hosts"][self._plan["rank"]])
-        rows = living.with_asides(living.look(self._job.path, ranks, venv), ranks, self._at_start.logs, self._output)
+        rows = living.look(self._job.path, ranks, venv)
         return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
@@ -178,6 +181,7 @@ class Postmortem:
     def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
         self._undescribed.pop(rank, None)
         if failure:
+            failure["after"] = self._after[rank]
             self._excuse(failure)
             self._excuse_leaving(failure)
             self.failures = [item for item in self.failures if _UNREAD not in item["message"]]  # it was read by now

@@ -49,8 +49,7 @@ def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> b
 
 def doing(rank: Mapping[str, Any]) -> str:
     """Return a phrase on what a living rank does, and waits for: `it is at train.py:33 load, in read() of /data/x`."""
-    aside = f"; {rank['aside']}" if rank.get("aside") else ""
-    return _place(rank) + ("" if rank["stack"] and in_collective(rank) else _call(rank) + _helper(rank)) + aside
+    return _place(rank) + ("" if rank["stack"] and in_collective(rank) else _call(rank) + _helper(rank))
 
 
 UNKNOWN = "what it does is not known"

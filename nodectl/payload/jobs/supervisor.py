@@ -11,14 +11,14 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, pulse, shared_memory, steady
+from . import black_box, launcher, node_end, pulse, shared_memory
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .evidence import Output, host_at_start
 from .failures import bounded, brief, first, first_of_attempt
-from .folder import JobFolder
+from .folder import JobFolder, new_files
 from .guard import Guard
 from .heartbeat import Attempt
 from .job_events import report
@@ -35,7 +35,6 @@ _LOOK_S = 0.5  # time for reading the processes' maps
 _SETTLE_S = 1.0  # after a failure, time for the other hosts to note their own before this host's ranks are ended
 _PARTING_S = 0.6  # how long heartbeats go on after all have ended, so that the last one is heard
 _WHO_S = 3.0  # time for reading from the disk who asked this process to end
-_LEAVE_S = 15.0  # how long a host that shuts down waits for the others' ranks to end
 _LEFT_S = 2.0  # time for reading from the disk what the job has left behind
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last heartbeats
 
@@ -66,7 +65,6 @@ class Supervisor:
         self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
         self._asked_who_s: Optional[float] = None
-        self._quiet_s: Optional[float] = None
         self._spawned_s: Optional[float] = None
         self._term_s: Optional[float] = None
         self._end_state = hb.FAILED
@@ -77,7 +75,7 @@ class Supervisor:
         self._killed = False
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
-        self._left: Optional[Dict[str, Any]] = None
+        self._outputs: Optional[List[str]] = None
         self._doubts = black_box.Doubts()
 
     def open(self) -> None:
@@ -98,7 +96,9 @@ class Supervisor:
         self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
-        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
+        self.postmortem = Postmortem(
+            self.job, self.plan, at_start, output, self.watch, self.clerk.ask, self.peers.causes
+        )
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
@@ -325,21 +325,13 @@ class Supervisor:
     def _decide_waiting(self, now_s: float) -> None:
         if self._told_to_end(now_s):
             return
-        if self._may_start(now_s):
+        if not self.peers.unheard():
             self._spawn(now_s)
         elif now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
-            if not self.peers.unheard() and not self.member.is_quorate(now_s):
-                self.postmortem.fail(
-                    "communication", "half of all hosts or fewer were heard, and an attempt takes more of them"
-                )
         if self.postmortem.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
-
-    def _may_start(self, now_s: float) -> bool:
-        """Tell whether all of the attempt's hosts and most of the job's are heard, without ranks of another attempt."""
-        return not self.peers.unheard() and self.member.is_quorate(now_s) and not self.peers.others_have_ranks(now_s)
 
     def _spawn(self, now_s: float) -> None:
         self.state, self._spawned_s = hb.RUNNING, now_s
@@ -360,7 +352,7 @@ class Supervisor:
         """End the job here if the operator or another host has ended it; return whether that is so."""
         if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
             self._end(now_s, hb.STOPPED, settle_s=0)
-        elif self.peers.later_attempt() is not None:
+        elif self.peers.has_gone_on():
             self.postmortem.fail("communication", "the other hosts went on without this one, which they had lost")
             self._end(now_s, hb.FAILED, settle_s=0)
         elif self.peers.any_here_in(hb.ENDING, hb.RESTING, hb.FAILED):
@@ -372,10 +364,6 @@ class Supervisor:
             return
         self._follow_doubts(now_s)
         self._note_time(now_s)
-        if not self.member.is_in_touch(now_s):
-            self.postmortem.fail(
-                "communication", "half of all hosts or fewer hear this one: another attempt may begin without it"
-            )
         if self.exit_status and not self.postmortem.failures and self.postmortem.explain(now_s):
             self.postmortem.blame_launcher(self.exit_status)
         if self.postmortem.failures:
@@ -476,23 +464,18 @@ class Supervisor:
         self.following = follows if isinstance(follows, Attempt) else None
 
     def _look_at_leftovers(self) -> News:
-        """List leftovers that nodectl does not remove, for the operator; runs on the clerk's thread."""
-        history = self.member.history
-        left = shared_memory.left_behind(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
-        return lambda: setattr(self, "_left", left)
+        """List the files that the job has written into its code's folder; runs on the clerk's thread."""
+        begun_at = float(self.member.history[0]["begun_at"]) if self.member.history else self.begun_at
+        files = new_files(self.job.at("code"), begun_at)
+        return lambda: setattr(self, "_outputs", files)
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
         """Decide what follows; a host that leaves does not decide, and goes when the others know that it is not fit."""
         if self.member.leaving is None or not self.member.succession.possible or self.member.stop_asked:
             return self.member.decide(self._beat(now_s), now_s)
-        begun_s = max(self._ended_s, self._asked_who_s or 0.0)
-        if (
-            self.peers.active(now_s) or self._quiet_s is None
-        ):  # the last beat names the hosts with ranks, and must be right
-            self._quiet_s = now_s
-        if now_s - max(begun_s, self._quiet_s) < _PARTING_S and now_s - begun_s < _LEAVE_S:
+        if now_s - max(self._ended_s, self._asked_who_s or 0.0) < _PARTING_S:
             return None
-        return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=False)
+        return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=self.rank == hb.LEADER)
 
     def _is_broken(self) -> bool:
         """Tell whether this attempt has failed on any host."""
@@ -528,20 +511,24 @@ class Supervisor:
 
     def _beat(self, now_s: float) -> hb.Beat:
         over = self.over.why if self.over else None
-        missing = tuple(self.member.missing(now_s))
-        cause, attempt = self.postmortem.told(self.peers.failures.values()), self.member.attempt
+        cause = self.postmortem.told(self.peers.failures.values())
         first_failure = None if cause is None else brief(cause)
-        active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
-            self.rank, 0, self.state, first_failure, attempt, over, self._fit, missing, active, sent,
+            self.rank, 0, self.state, first_failure, self.member.attempt, over, self._fitness(now_s),
             self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
         )  # fmt: skip
+
+    def _fitness(self, now_s: float) -> Optional[str]:
+        """Return why this host cannot take part in another attempt, "" if it can, None if that is not known yet."""
+        if self.peers.silent_s(now_s).get(hb.LEADER, 0.0) > self.peers.lease_s:
+            return f"{self.hosts[self.rank]['name']} does not hear {self.hosts[hb.LEADER]['name']}"
+        return self._fit
 
     def _may_leave(self, now_s: float) -> bool:
         if self.over is None:
             return self.following is not None
         waited_s = now_s - self._ended_s
-        if self._left is None and waited_s < _LEFT_S:
+        if self._outputs is None and waited_s < _LEFT_S:
             return False
         if not self.over.told or (self.state == hb.STOPPED and waited_s > _STOPPED_S):
             return True
@@ -574,8 +561,7 @@ class Supervisor:
             "roster": list(self.member.attempt.roster),
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
-            **({"left": self._left} if self._left else {}),
-            **({"ways": self.member.ways.record()} if self.postmortem.failures or self.over else {}),
+            **({"outputs": self._outputs} if self._outputs else {}),
         }
 
     def _record(self) -> Dict[str, Any]:

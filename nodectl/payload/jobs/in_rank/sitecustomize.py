@@ -17,11 +17,9 @@ _MESSAGE_CHARS = 8 * 1024
 _CHAIN = 8
 _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
-_MOST_PATHS = 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
 _ERROR, _LEFT = "nodectl: error ", "nodectl: left"  # as payload/jobs/notes.py reads them
 _BRIEF_CHARS = 4 * 1024
-_JOINS = ("rank", "world_size")
 _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 _SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 
@@ -68,7 +66,6 @@ class _Rank:
         folder = os.path.join(os.environ["NODECTL_JOB_DIR"], "notes")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.place = os.path.join(folder, os.environ["RANK"])
-        self.started = {name: os.environ.get(name.upper(), "") for name in _JOINS}
         self.noted = False
         self.stacks, self.stacks_file = -1, (0, 0)
         if os.path.exists(self.error):
@@ -161,7 +158,7 @@ class _Rank:
         self._give_spare()
         for _ in range(2):  # the handler of a signal may raise in the midst, as that of torch's DataLoader does
             with contextlib.suppress(Exception):
-                _note(value, self.error, self.started, self.say)
+                _note(value, self.error, self.say)
                 return
 
 
@@ -170,7 +167,7 @@ def _file_of(handle: int) -> Tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _note(value: BaseException, path: str, started: Dict[str, str], say: Callable[[str], None]) -> None:
+def _note(value: BaseException, path: str, say: Callable[[str], None]) -> None:
     import json
     import time
     import traceback
@@ -185,8 +182,6 @@ def _note(value: BaseException, path: str, started: Dict[str, str], say: Callabl
         "text": text,
         "full": _or(lambda: _full_disks(value), []),
         "limits": _or(_limits, {}),
-        "joined": _or(lambda: _joined(value), {}),
-        "started": {name: int(number) for name, number in started.items() if number.isdigit()},
     }
     try:
         _write(path, note)
@@ -280,34 +275,9 @@ def _full_disks(value: BaseException) -> List[str]:
 
     here = _or(os.getcwd, "")  # a folder that is gone
     places = [here, _or(tempfile.gettempdir, ""), "/dev/shm", os.environ.get("NODECTL_CHECKPOINT_DIR", "")]  # noqa: S108
-    names = [getattr(value, "filename", None), getattr(value, "filename2", None), *_paths_in_hand(value)]
+    names = [getattr(value, "filename", None), getattr(value, "filename2", None)]
     places += [os.path.dirname(os.path.join(here, name)) for name in names if isinstance(name, str)]
     return [place for place in dict.fromkeys(places) if place and _is_full(place)]
-
-
-def _joined(value: BaseException) -> Dict[str, int]:
-    """Return the rank and world size of the call of init_process_group that failed; {} without one."""
-    trace = value.__traceback__
-    while trace is not None:
-        held = trace.tb_frame.f_locals
-        if trace.tb_frame.f_code.co_name == "init_process_group" and all(isinstance(held.get(n), int) for n in _JOINS):
-            return {name: held[name] for name in _JOINS}
-        trace = trace.tb_next
-    return {}
-
-
-def _paths_in_hand(value: BaseException) -> List[str]:
-    """Paths that the functions it passed through were called with: torch's writers do not say which file it was."""
-    paths: List[str] = []
-    trace = value.__traceback__
-    while trace is not None:
-        for held in list(trace.tb_frame.f_locals.values()):
-            if isinstance(held, str) or type(held).__module__.startswith("pathlib"):
-                path = str(held)
-                if path.startswith("/") and len(path) < 1000 and "\n" not in path:
-                    paths.append(path)
-        trace = trace.tb_next
-    return paths[-_MOST_PATHS:]
 
 
 def _is_full(place: str) -> bool:
