@@ -14,7 +14,7 @@ from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.status import exit_status
+from nodectl.model.status import Status, exit_status
 from nodectl.model.topology import Fabric, NcclEnvironment
 from nodectl.report.findings import whole_finding
 from nodectl.report.topology import (
@@ -138,7 +138,9 @@ def _show(
         text = environment_yaml(proposed)
     else:
         parts = [nodes_text(looked.nodes), fabric_text(judged) if judged else ""]
-        text = "\n\n".join(filter(None, parts)) or "No GPU and no RDMA adapter was found."
+        is_unseen = any(finding.status is Status.UNKNOWN for finding in findings)
+        empty = "No host's topology could be read." if is_unseen else "No GPU and no RDMA adapter was found."
+        text = "\n\n".join(filter(None, parts)) or empty
     app.show("topology", document, text)
     lines = findings_text(findings)
     if lines and not app.json:

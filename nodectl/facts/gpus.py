@@ -19,7 +19,6 @@ from nodectl.facts.base import (
     UnknownError,
     UnrecordedError,
     entry,
-    output,
     parsed,
     parsed_as,
     tally,
@@ -41,7 +40,10 @@ REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=20, hardware=T
 _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
-GPUS_COMMANDS = (REPORT, _TABLE)
+# alone it goes on after a GPU of which the driver gives no handle
+_LIST = Command("nvidia-smi-list", ("nvidia-smi", "-L"), deadline_s=20, hardware=True)
+GPUS_COMMANDS = (REPORT, _TABLE, _LIST)
+_LISTED = re.compile(r"^GPU (\d{1,4}): (.*?) ?\(UUID: ([^()]+)\)$", re.MULTILINE)
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
@@ -98,6 +100,7 @@ def _read_gpus(recording: Recording) -> Gpus:
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
+        (_LIST.key, _from_list),
     )
     reasons: list[Exception] = []
     crash = _crash(recording)
@@ -155,7 +158,7 @@ def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
         named += [gpu.bus_id or by_index.get(gpu.index) or gpu.label for gpu in map(_row, table.gpus) if _is_lost(gpu)]
     # a line without an address may mean a GPU that another command names by its address
     nameless: tuple[str, ...] = ()
-    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key))):
+    for told in (gpus.lost, *(_named_as_lost(recording, key) for key in (REPORT.key, _TABLE.key, _LIST.key))):
         named += [place for place in told if bus_id(place)]
         nameless = max(nameless, tuple(place for place in told if not bus_id(place)), key=len)
     named += nameless[len(set(named)) :]
@@ -290,6 +293,15 @@ def _from_table(recording: Recording) -> Gpus:
     return _single(_TABLE.key, gpus)
 
 
+def _from_list(recording: Recording) -> Gpus:
+    """Return the GPUs of `nvidia-smi -L`; ParseError if it names none."""
+    rows = _LISTED.findall(entry(recording, _LIST.key, in_part=True).stdout)
+    if not rows:
+        raise ParseError(f"{_LIST.key}: no 'GPU 0: <name> (UUID: …)'")
+    devices = tuple(Gpu(index=int(index), name=name or None, uuid=uuid) for index, name, uuid in rows)
+    return _single(_LIST.key, Gpus(len(devices), devices, source=_LIST.key))
+
+
 def _row(row: CsvRow) -> Gpu:
     index, memory_mib = row.values.get("index"), row.values.get("memory.total")
     address = _text(row, "pci.bus_id")
@@ -370,7 +382,8 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
     """Each link's state, and its error counters where those could be read too."""
-    if not output(recording, _STATE.key).strip():
+    done = entry(recording, _STATE.key, in_part=True)
+    if done.exit_status == 0 and not done.stdout.strip():
         # some GPUs without NVLink print nothing at all, others that they have none
         raise AbsentError("the GPUs have no NVLink")
     state: NvidiaSmiNvlink = parsed_as(recording, _STATE.key)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
 FIELDS = {
     "uuid": "uuid",
+    "index": "index",
     "persistence": "persistence_mode",
     "display": "display_active",
     "power_limit_w": "power.limit",
@@ -49,19 +50,35 @@ OPTIONS = {
 }
 _STEP_MHZ = 15
 _REFUSED = re.compile(r"not supported|^Unable to ", re.IGNORECASE)
+# nvidia-smi's words for a value that this card does not have; any other word is an error
+_ABSENT = ("[N/A]", "[Not Supported]", "[Requested functionality has been deprecated]", "[Not Available]")
 # what of access control sends traffic between devices up to the root complex
 ACS_FLAGS = ("SrcValid+", "ReqRedir+", "CmpltRedir+", "UpstreamFwd+")
 _DEVICE = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
 
 
+class UnreadableError(Exception):
+    """nvidia-smi cannot read a GPU: what it holds, and whether it can be set, is not known."""
+
+
 def gpus(run: Run) -> list[Gpu] | None:
-    """Each GPU's settings as nvidia-smi prints them, without units; None if it does not answer."""
+    """Return each GPU's settings as nvidia-smi prints them, without units; None without a driver.
+
+    UnreadableError if nvidia-smi cannot reach or read one.
+    """
     query = ",".join(FIELDS.values())
-    status, out, _unused = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+    status, out, err = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
     if status != 0:
+        lost = [line for line in (out + err).splitlines() if "device handle" in line or "GPU is lost" in line]
+        if lost:
+            raise UnreadableError(f"nvidia-smi: {lost[0].strip()}")
         return None
     rows = [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]
     found = [dict(zip(FIELDS, row)) for row in rows if len(row) == len(FIELDS)]  # noqa: B905 - Python 3.8
+    for gpu in found:
+        errors = [f"{name} is {value}" for name, value in gpu.items() if value[:1] == "[" and value not in _ABSENT]
+        if errors:
+            raise UnreadableError(f"nvidia-smi cannot read GPU {gpu['index']}: {errors[0]}")
     return [{**gpu, **locked(gpu, read_locks())} for gpu in found]
 
 
@@ -194,7 +211,8 @@ def execute(run: Run, command: list[str]) -> str:
     reason = (refused or [(err or out).strip()])[0] if status or refused else ""
     if command[0] == "nvidia-smi" and command[3][1:] in ("lgc", "rgc", "lmc", "rmc"):
         smi, option, mhz = command[:3], command[3], "".join(command[4:]).partition(",")[0]
-        if reason and option in ("-lgc", "-rgc"):  # before Volta a GPU has application clocks alone
+        # before Volta a GPU has application clocks alone
+        if "not supported" in reason.lower() and option in ("-lgc", "-rgc"):
             reason = reason if execute(run, [*smi, *application_clocks(run, smi, mhz)]) else ""
         if not reason:
             locks = read_locks()
@@ -223,8 +241,11 @@ def not_held(run: Run, wanted: Mapping[str, Any]) -> list[str]:
 def main(path: str) -> int:
     """Apply the settings of this file at a boot; 1 where something could not be set."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
-    failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
-    failures = failures or not_held(_run, wanted)
+    try:
+        failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
+        failures = failures or not_held(_run, wanted)
+    except UnreadableError as error:
+        failures = [str(error)]
     sys.stderr.write("".join(line + "\n" for line in failures))
     return 1 if failures else 0
 

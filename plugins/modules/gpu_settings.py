@@ -89,7 +89,7 @@ def former(run: Run, gpus: list[Gpu], todo: list[list[str]]) -> tuple[dict[str, 
         for argv in gpu_hw.setting_commands(uuid, {field: value}, {field: ""} if value else {field: "locked"}):
             if field == "clocks":  # before Volta a GPU has application clocks alone
                 old = shlex.join([*smi, *gpu_hw.application_clocks(run, smi, value)])
-                refused = "grep -qiE 'not supported|^Unable to'"
+                refused = "grep -qi 'not supported'"
                 argv = ["sh", "-c", f"{shlex.join(argv)} | {refused} && {old}; true"]
             commands[f"{uuid} {field}"] = argv
     locks = str(gpu_hw.locks_file())
@@ -156,13 +156,16 @@ def main() -> None:
     if module.params["trial"]:  # these wait for a reset of the GPU
         wanted = {**wanted, "ecc": None, "mig": None}
     asked = any(value is not None for value in wanted.values())
-    gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
-    reasons = refusals(run, gpus, wanted)
-    if reasons:
-        module.fail_json(msg="; ".join(reasons))
-    if module.params["state"] == "set":
-        with changing(module) as trial:
-            set_all(module, gpus, wanted, trial)
+    try:
+        gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
+        reasons = refusals(run, gpus, wanted)
+        if reasons:
+            module.fail_json(msg="; ".join(reasons))
+        if module.params["state"] == "set":
+            with changing(module) as trial:
+                set_all(module, gpus, wanted, trial)
+    except gpu_hw.UnreadableError as error:
+        module.fail_json(msg=str(error))
     module.exit_json(changed=False)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +14,11 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
+from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact
 from nodectl.facts.gpus import GPU_TOPOLOGY_FACT, GPUS_FACT, NVLINK_FACT, P2P_FACT, Gpu
+from nodectl.facts.parsers.catalogue import parser_of
+from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.facts.parsers.nvidia.smi_table import parse_nvidia_smi
 from nodectl.lab.base import write_file
 from nodectl.lab.composed import host_of
@@ -139,6 +144,63 @@ def test_a_gpu_whose_values_are_errors_does_not_hide_the_others(program: Path, e
     assert {each.status for each in found} == ({Status.FAILED} if "reset" in error else {Status.SKIPPED})
 
 
+@each_version
+def test_a_lost_gpu_is_one_and_hides_no_other(program: Path, tmp_path: Path) -> None:
+    box = "3 x h100-80gb-hbm3"
+    smi, host = simulated(program, tmp_path, box)
+    for line, place in (("1 Lost 1", "GPU 0001:13:00.0"), ("1 Gone 1", "GPU 1")):
+        smi.write(line)
+        recorded = smi.recorded(host)
+        gpus = GPUS_FACT.read(recorded)
+        assert (gpus.count, len(gpus.lost), {gpu.index for gpu in gpus.devices}) == (2, 1, {0, 2})
+        found = [each for each in judged(recorded, box) if each.status is Status.FAILED]
+        assert {each.check for each in found} == {"gpus", "gpu_lost"}
+        assert [each.subject for each in found if each.check == "gpu_lost"] == [place]
+        assert not any("the driver has not taken" in each.actual for each in found)
+
+
+@each_version
+def test_a_gpu_whose_links_are_not_listed_is_named(program: Path, tmp_path: Path) -> None:
+    smi, host = simulated(program, tmp_path, "3 x h100-80gb-hbm3")
+    for line, unlisted in (("1 Field.91 0", ["GPU 1"]), ("1 Name !999", ["GPU 1", "GPU 2"])):
+        smi.write(line)
+        found = [each for each in judged(smi.recorded(host), "3 x h100-80gb-hbm3") if each.check == "nvlink_active"]
+        assert [each.subject for each in found if each.status is Status.UNKNOWN] == unlisted
+        assert not any(each.status is Status.FAILED for each in found)
+
+
+OUTPUTS: Mapping[str, tuple[str, ...]] = {
+    "nvidia-smi": (),
+    "nvidia-smi-q": ("-q",),
+    "nvidia-smi-q -x": ("-q", "-x"),
+    "nvidia-smi-query": ("--query-gpu=index,uuid", "--format=csv"),
+    "nvidia-smi-nvlink": ("nvlink", "-s"),
+}
+
+
+@each_version
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_outputs_of_two_machines_are_refused(program: Path, output: str, tmp_path: Path) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    parse, text = parser_of(output.removesuffix(" -x")), smi.run(*OUTPUTS[output]).stdout
+    smi.state.write_text(re.sub(r"UUID GPU-\S{8}", "UUID GPU-0badcafe", smi.state.read_text()))
+    parse(text)
+    with pytest.raises(ParseError, match=r"above|twice|another"):
+        parse(text + smi.run(*OUTPUTS[output]).stdout)
+
+
+@each_version
+def test_a_sum_that_is_cut_is_no_sum(program: Path, tmp_path: Path) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    smi.write("1 MemoryErrorCounter.1.0.2 120")
+    lines = smi.run("-q").stdout.splitlines()
+    volatile = [number for number, line in enumerate(lines) if line.strip() == "Volatile"][-1]
+    end = next(number for number in range(volatile, len(lines)) if "SRAM Uncorrectable" in lines[number])
+    report = parse_nvidia_smi_q("\n".join(lines[: end + 1]) + "\n")
+    assert report.is_cut and report.gpus[1].ecc_volatile_uncorrectable is None
+    assert parse_nvidia_smi_q("\n".join(lines)).gpus[1].ecc_volatile_uncorrectable == 120
+
+
 SETTINGS = (
     ("-pm 0", "PersistenceMode", "0"),
     ("-pl 450", "PowerManagementLimit", "450000"),
@@ -242,3 +304,33 @@ def test_the_role_sets_each_once_and_restores_it(
         for command in gpu_hw.setting_commands(gpu["uuid"], before[gpu["uuid"]], gpu_hw.settings(gpu)):
             assert not gpu_hw.execute(run, command)
     assert {gpu["uuid"]: gpu_hw.settings(gpu) for gpu in gpu_hw.gpus(run) or ()} == before
+
+
+@each_version
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1 SetGpuLockedClocks !999", "Unable to set"),
+        ("1 SetGpuLockedClocks !15", "lost"),
+        ("1 Gone 1", "GPU is lost"),
+        ("1 Lost 1", "cannot read GPU 1"),
+        ("1 PowerManagementLimit !999", "cannot read GPU 1"),
+    ],
+)
+def test_the_role_reports_a_gpu_that_it_cannot_set(
+    program: Path, line: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        done = smi.run(*argv[1:])
+        return done.returncode, done.stdout, done.stderr
+
+    smi.write(line)
+    before = smi.values(1)
+    try:
+        said = [gpu_hw.execute(run, command) for command in gpu_hw.commands(run, {"clocks": "1980"})]
+    except gpu_hw.UnreadableError as error:
+        said = [str(error)]
+    assert reason in said[-1] and smi.values(1) == before

@@ -21,7 +21,7 @@ FOLDER, SMI = "/run/stand-in", "/usr/local/bin/nvidia-smi"
 # one card, whose limit stays where it is put
 STAND_IN = f"""#!/bin/sh
 case "$*" in
-*--query-gpu=*) echo "GPU-a, Disabled, Disabled, $(cat {FOLDER}/limit), 150.00, 600.00{", [N/A]" * 8}" ;;
+*--query-gpu=*) echo "GPU-a, 0, Disabled, Disabled, $(cat {FOLDER}/limit), 150.00, 600.00{", [N/A]" * 8}" ;;
 *-pl*) shift 3; echo "${{1%.00}}.00" >{FOLDER}/limit ;;
 esac
 """
@@ -46,8 +46,8 @@ def root_of(host: Fleet) -> Path:
 
 
 def limit(host: Fleet) -> str:
-    query = "--query-gpu=uuid,persistence_mode,display_active,power.limit --format=csv,noheader,nounits"
-    return host.lab.ssh("node01", f"nvidia-smi {query}").split(", ")[3].strip()
+    query = "--query-gpu=uuid,index,persistence_mode,display_active,power.limit --format=csv,noheader,nounits"
+    return host.lab.ssh("node01", f"nvidia-smi {query}").split(", ")[4].strip()
 
 
 def test_a_limit_of_the_tuning_is_set_once_and_goes_with_a_rollback(box: Fleet) -> None:

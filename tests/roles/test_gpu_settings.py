@@ -16,9 +16,9 @@ MODULE = "plugins/modules/gpu_settings.py"
 # the columns of gpu_hw.FIELDS; values as an A100 with driver 535, an H100 with 590.48.01 and an RTX 2080 SUPER with
 # 595.71.05 (a display on it) print them
 MODES = "Default, Enabled, Enabled, Disabled, Disabled"
-A100 = f"GPU-a, Disabled, Disabled, 400.00, 100.00, 400.00, 1410, 210, 1593, {MODES}"
-H100 = f"GPU-h, Enabled, Disabled, 700.00, 200.00, 700.00, [N/A], 345, 2619, {MODES}"
-RTX2080 = "GPU-r, Disabled, Enabled, 250.00, 105.00, 350.00, 2145, 300, 405, Default, [N/A], [N/A], [N/A], [N/A]"
+A100 = f"GPU-a, 0, Disabled, Disabled, 400.00, 100.00, 400.00, 1410, 210, 1593, {MODES}"
+H100 = f"GPU-h, 1, Enabled, Disabled, 700.00, 200.00, 700.00, [N/A], 345, 2619, {MODES}"
+RTX2080 = "GPU-r, 2, Disabled, Enabled, 250.00, 105.00, 350.00, 2145, 300, 405, Default, [N/A], [N/A], [N/A], [N/A]"
 LSPCI = """0000:00:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge (prog-if 00)
 	Capabilities: [2a0 v1] Access Control Services
 		ACSCap:	SrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
@@ -48,7 +48,7 @@ elif (folder / "refuses").exists() and words[2] in (folder / "refuses").read_tex
     print("Treating as warning and moving on.\\nAll done.")
 elif not (folder / "ignores").exists():
     row = next(row for row in rows if row[0] == words[1])
-    at = {"-pm": 1, "-pl": 3, "-lgc": 7, "-rgc": 7, "-lmc": 8, "-rmc": 8, "-c": 9, "-e": 10, "-mig": 12}.get(words[2])
+    at = {"-pm": 2, "-pl": 4, "-lgc": 8, "-rgc": 8, "-lmc": 9, "-rmc": 9, "-c": 10, "-e": 11, "-mig": 13}.get(words[2])
     value = (words[3:] or ["210"])[0].split(",")[0]
     value = f"{float(value):.2f}" if words[2] == "-pl" else value.title() if words[2] == "-c" else value
     if at:

@@ -125,14 +125,14 @@ def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(
     assert live.live_commands(item, before, {"rx": "8192", "tx": "512"}) == [["ethtool", "-G", "eth0", "rx", "1024"]]
 
     def gpus(row: str) -> Any:
-        rows = f"{row}, Enabled, Enabled, Disabled, Disabled\nGPU-2{', [N/A]' * 13}\n"
+        rows = f"{row}, Enabled, Enabled, Disabled, Disabled\nGPU-2, 1{', [N/A]' * 13}\n"
         return live.look_live(lambda argv: (0, rows, ""), {"kind": "gpu"})
 
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
-    old = gpus("GPU-1, Disabled, Disabled, 350.00, 100.00, 400.00, 1980, 210, 877, Default")
+    old = gpus("GPU-1, 0, Disabled, Disabled, 350.00, 100.00, 400.00, 1980, 210, 877, Default")
     assert (old["GPU-1 power_limit_w"], old["GPU-2 mig"], old["GPU-1 clocks"]) == ("350.00", "[N/A]", "")
     (tmp_path / "nodectl-gpu-clocks.json").write_text('{"GPU-1": {"clocks": "1530"}}')
-    new = gpus("GPU-1, Enabled, Disabled, 300.00, 100.00, 400.00, 1980, 1530, 877, Prohibited")
+    new = gpus("GPU-1, 0, Enabled, Disabled, 300.00, 100.00, 400.00, 1980, 1530, 877, Prohibited")
     wanted = [["-pm", "0"], ["-c", "DEFAULT"], ["-pl", "350.00"], ["-rgc"]]
     assert live.live_commands({"kind": "gpu"}, old, new) == [["nvidia-smi", "-i", "GPU-1", *words] for words in wanted]
 

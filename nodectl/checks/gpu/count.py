@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -63,7 +64,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
         return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{actual}; but {doubt}", remedy=remedy)
     missing = _missing(groups, gpus)
     actual += f"; missing: {', '.join(missing)}" if missing and (gpus.count or not gpus.lost) else ""
-    if gpus.count < min(wanted, on_bus):
+    if gpus.count + len(gpus.lost) < min(wanted, on_bus):
         left = ", ".join(link.address for link in _untaken(host, gpus))
         actual += f"; PCI has {on_bus}: the driver has not taken {left or 'all of them'}"
     # where all should be alike, another model is the check gpu_model's
@@ -99,7 +100,7 @@ def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
 
 def _untaken(host: Subject, gpus: Gpus) -> list[PcieLink]:
     """Return the GPUs of PCI that the driver does not show; empty if it does not tell where its own are."""
-    shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
+    shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices} | {address.lower() for address in gpus.lost}
     return [link for link in _links(host) if link.address not in shown] if "" not in shown else []
 
 
@@ -152,7 +153,9 @@ def report(host: Subject) -> Iterator[Finding]:
 
 
 def _lost(host: Subject, bus_id: str) -> Finding:
-    subject, actual = f"GPU {bus_id}" if ":" in bus_id[:5] else "", "the driver names it and cannot reach it"
+    index = re.search(r"for (?:the )?GPU ?(\d+):", bus_id, re.IGNORECASE)
+    subject = f"GPU {bus_id}" if ":" in bus_id[:5] else f"GPU {index[1]}" if index else ""
+    actual = "the driver names it and cannot reach it"
     return host.finding(GPU_LOST, Status.FAILED, subject, expected="reachable", actual=actual, evidence=bus_id)
 
 

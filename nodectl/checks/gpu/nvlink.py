@@ -85,41 +85,54 @@ NVLINK_ERRORS = Check(
 def links(host: Subject) -> Iterator[Finding]:
     """Require all links to be active, of equal number and speed on each GPU, and without transmission errors."""
     nvlink, wanted = host.facts.get("nvlink"), _is_linked(host)
+    gpus = host.fact("gpus", Gpus)
     if wanted:  # without NVLink in the profile an unread report does not matter
-        yield from host.unread(NVLINK_ACTIVE, nvlink, "active links", promised=_has_linked_peers(host))
+        # nvidia-smi stops at a lost GPU
+        promised = _has_linked_peers(host) and not (gpus and gpus.lost)
+        yield from host.unread(NVLINK_ACTIVE, nvlink, "active links", promised=promised)
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return
-    nvlink, cut = _whole(host, nvlink)
-    if cut and wanted:
+    nvlink, cut = _whole(nvlink)
+    absent = _unlisted(gpus, nvlink)
+    if wanted or any(gpu.links and not _is_optional(gpu) for gpu in nvlink.gpus):
         remedy = "run `nvidia-smi nvlink -s` there once more"
-        yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, actual=cut, remedy=remedy)
+        if cut:
+            yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, actual=cut, remedy=remedy)
+        for subject in absent:
+            actual = "nvidia-smi does not list its links"
+            yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, subject, actual=actual, remedy=remedy)
     yield from (_without_links(host, gpu, nvlink.gpus) for gpu in nvlink.gpus if gpu.links is None)
-    gpus = [gpu for gpu in nvlink.gpus if gpu.links]
-    if not gpus and not wanted:
+    linked = [gpu for gpu in nvlink.gpus if gpu.links]
+    if not linked and not wanted:
         return
-    actual = f"{counted(sum(map(_active, gpus)), 'link')} of {counted(len(gpus), 'GPU')}"
-    yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), actual=actual)
+    actual = f"{counted(sum(map(_active, linked)), 'link')} of {counted(len(linked), 'GPU')}"
+    yield from host.all_of(NVLINK_ACTIVE, _inactive(host, linked), actual=actual)
     yield from _counted(host, nvlink)
-    yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), actual=_rates(gpus))
-    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), actual="no link counts more errors than that")
+    yield from host.all_of(NVLINK_SPEED, _slow(host, linked), actual=_rates(linked))
+    yield from host.all_of(NVLINK_ERRORS, _errors(host, linked), actual="no link counts more errors than that")
 
 
-def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
-    """Return the report without a last part that lists fewer links than the others, and how it is cut.
-
-    Empty if it is not.
+def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
+    """Return the report without a last part that lists fewer links than such a GPU has, and how it is cut, or "".
 
     A link that is down is listed, too: one that is not listed was not looked at.
     """
     *others, last = nvlink.gpus or (None,)
-    most = max((len(gpu.links or ()) for gpu in others if gpu and last and gpu.name == last.name), default=0)
-    if last and last.links and len(last.links) < most:
-        actual = f"the report ends in GPU {last.index}, with {len(last.links)} of {most} links"
-        return replace(nvlink, gpus=nvlink.gpus[:-1]), actual
-    gpus = host.fact("gpus", Gpus)
-    if gpus and len(nvlink.gpus) < gpus.count:
-        return nvlink, f"the report ends after {len(nvlink.gpus)} of {counted(gpus.count, 'GPU')}"
-    return nvlink, ""
+    if not last or not last.links:
+        return nvlink, ""
+    most = max((len(gpu.links or ()) for gpu in others if gpu and gpu.name == last.name), default=_built([last]))
+    if len(last.links) >= most:
+        return nvlink, ""
+    actual = f"the report ends in GPU {last.index}, with {len(last.links)} of {most} links"
+    return replace(nvlink, gpus=nvlink.gpus[:-1]), actual
+
+
+def _unlisted(gpus: Gpus | None, nvlink: NvidiaSmiNvlink) -> list[str]:
+    """Return the GPUs of which the report has no part, though others of their kind have links."""
+    listed = {gpu.index for gpu in nvlink.gpus}
+    names = {gpu.name for gpu in nvlink.gpus if gpu.links}
+    devices = gpus.devices if gpus else ()
+    return [gpu.label for gpu in devices if gpu.index not in listed and (gpu.name in names or gpu.name is None)]
 
 
 def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> Finding:

@@ -125,7 +125,10 @@ def look_live(run: Run, item: dict[str, str]) -> State:
         current = out.partition("Current hardware settings:")[2] if status == 0 else ""
         return {ring: str(size) for ring, size in nic_hw.ring_sizes(current).items()}
     if item["kind"] == "gpu" and shutil.which("nvidia-smi"):
-        found = [(gpu["uuid"], gpu_hw.settings(gpu)) for gpu in gpu_hw.gpus(run) or ()]
+        try:
+            found = [(gpu["uuid"], gpu_hw.settings(gpu)) for gpu in gpu_hw.gpus(run) or ()]
+        except gpu_hw.UnreadableError as error:
+            return {"": str(error)}  # no GPU's setting: it says why none is known
         return {f"{uuid} {name}": value for uuid, settings in found for name, value in settings.items()}
     return {}
 
@@ -135,7 +138,7 @@ def live_commands(item: dict[str, str], before: State, now: State) -> list[list[
     if item["kind"] == "rings":
         return nic_hw.ring_commands(item["interface"], before, now)
     commands = []
-    for key in before:
+    for key in filter(None, before):
         uuid, name = key.split()
         commands += gpu_hw.setting_commands(uuid, {name: before[key]}, {name: now.get(key, before[key])})
     return commands

@@ -96,8 +96,10 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
             match = _GPU_ROW.fullmatch(content)
             if match is None:
                 raise unreadable(TOOL, line, "no 'GPU <index>: <name> (UUID: …)'")
-            index = int(match[1])
-            gpu = gpus.setdefault(index, _Gpu(index, match[2], match[3].strip()))
+            index, uuid = int(match[1]), match[3].strip()
+            gpu = gpus.setdefault(index, _Gpu(index, match[2], uuid))
+            if gpu.uuid != uuid:
+                raise unreadable(TOOL, line, f"GPU {index} has another UUID above: these are outputs of two machines")
         elif _LINK.fullmatch(content):
             raise unreadable(TOOL, line, "a link before any GPU")
         elif _CUT_LINK.fullmatch(content):

@@ -13,6 +13,8 @@ Value = str | int | float | None
 
 _COLUMN = re.compile(r"[a-z][A-Za-z0-9_.]*")
 _UNIT = re.compile(r" \[[^\]]*\]$")
+# of each GPU another one
+_KEYS = ("index", "uuid", "pci.bus_id")
 # a header of one column must be one of NVIDIA's, or any word would do
 _SINGLE = re.compile(r".*[._].*|index|name|uuid|serial|count|timestamp|pstate|hostname|pid")
 _REFUSED = re.compile(r"\[[^\]]*\]")
@@ -54,6 +56,8 @@ def parse_nvidia_smi_query(text: str) -> NvidiaSmiQuery:
         elif not header:
             header = _header(line.text)
         elif _header(line.text) != header and (row := _row(header, line)):
+            if any(row.values.get(key) == other.values.get(key) is not None for key in _KEYS for other in rows):
+                raise unreadable(TOOL, line, "this GPU is listed above: these are two outputs")
             rows.append(row)
     if not header:
         raise no_output(TOOL, lines, "header line of --format=csv (without noheader)")

@@ -109,6 +109,8 @@ def parse_nvidia_smi(text: str) -> NvidiaSmi:
             head = head or match
         elif match := _GPU.match(content):
             _require_whole(begun)
+            if int(match["index"]) in {gpu.index for gpu in gpus}:
+                raise unreadable(TOOL, line, f"GPU {match['index']} is listed twice: these are two outputs")
             begun = line, match
         elif _BEGINS_AS_GPU.match(content):
             raise unreadable(TOOL, line, "the row of a GPU is cut, or has another form")

@@ -63,6 +63,7 @@ _SECTIONS = {
     *("voltage", "health", "processes", "capabilities", "supported_clocks"),
     *("gpu_ceiling_power_limit", "gpu_base_power"),
 }
+_UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _PREFIX_CHARS = 200
 
@@ -79,7 +80,8 @@ def read_text(lines: Sequence[Line]) -> Log:
             continue
         if not indent:
             if log.blocks and "NVSMI LOG=" in content:
-                break  # the next one of `-l`
+                _refuse_others(lines, line)  # the next one of `-l` has the same GPUs
+                break
             if _top(log, content, line):
                 block, above = log.blocks[-1], [(0, "")]
         elif block is not None:
@@ -93,6 +95,15 @@ def read_text(lines: Sequence[Line]) -> Log:
     if not log.blocks and not _none_expected(log):
         raise no_output(TOOL, lines, "'GPU <bus id>'")
     return log
+
+
+def _refuse_others(lines: Sequence[Line], second: Line) -> None:
+    """Raise ParseError if the report that begins at the line `second` has other GPUs than the one before."""
+    first, others = set[str](), set[str]()
+    for line in lines:
+        (first if line.number < second.number else others).update(_UUID.findall(line.text))
+    if others - first:
+        raise unreadable(TOOL, second, "the report of another machine begins here: give one report")
 
 
 def _prefix(lines: Sequence[Line]) -> str:
@@ -179,6 +190,8 @@ def read_xml(lines: Sequence[Line]) -> Log:
     """
     first = next(index for index, line in enumerate(lines) if "<nvidia_smi_log" in line.text)
     last = next((index for index, line in enumerate(lines) if "</nvidia_smi_log" in line.text), len(lines) - 1)
+    if second := next((line for line in lines[last + 1 :] if "<nvidia_smi_log" in line.text), None):
+        _refuse_others(lines, second)
     prefix = lines[first].text.partition("<nvidia_smi_log")[0]
     inside = [(line, line.text.removeprefix(prefix)) for line in lines[first : last + 1]]
     kept = [text if text.lstrip().startswith("<") or text.strip() == "None" else "" for _, text in inside]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -64,16 +65,20 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
             return None
         return None if printed is None else _DEPRECATED.sub("", str(printed))
 
+    is_cut = _is_cut(log.blocks)
+    gpus = [_gpu(block, last=block is log.blocks[-1]) for block in log.blocks]
+    if is_cut:
+        gpus[-1] = replace(gpus[-1], **dict.fromkeys(_cut_sums(log.blocks[-1])))
     return NvidiaSmiQ(
         driver_version=text("driver_version", "kmd_version", "driver_version"),
         cuda_version=text("cuda_version", "cuda_umd_version", "cuda_version"),
         attached_gpus=attached,
-        gpus=tuple(_gpu(block, last=block is log.blocks[-1]) for block in log.blocks),
+        gpus=tuple(gpus),
         lost=tuple(log.lost),
         warnings=tuple(log.warnings),
         timestamp=text("timestamp", "timestamp"),
         unavailable=unavailable,
-        is_cut=_is_cut(log.blocks),
+        is_cut=is_cut,
     )
 
 
@@ -88,6 +93,13 @@ def _is_cut(blocks: Sequence[Block]) -> bool:
     has_processes = last.processes is not None or "processes" in last.values
     needs_processes = all(block.processes is not None or "processes" in block.values for block in others)
     return not ends & last.values.keys() or (needs_processes and not has_processes)
+
+
+def _cut_sums(block: Block) -> list[str]:
+    """Return the sums of which only some parts may be printed: those of the section in which the report ends."""
+    section = next(reversed(block.values), "").rpartition("/")[0]
+    places = {name: [path for group in groups for path in group] for name, groups in sums().items()}
+    return [name for name, paths in places.items() if any(path.rpartition("/")[0] == section for path in paths)]
 
 
 def _gpu(block: Block, last: bool) -> GpuStatus:
