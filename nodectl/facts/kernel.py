@@ -1,4 +1,4 @@
-"""The kernel: release, boot, modules, what its log tells of hardware, settings that are no sysctl, open files."""
+"""The kernel: release, boot, modules, what its log tells of hardware, settings that are no sysctl."""
 
 import re
 import shlex
@@ -250,32 +250,3 @@ KERNEL_KNOBS_FACT = text_fact(
     _kernel_knobs_words,
     row=320,
 )
-
-
-_OPEN_FILES_COMMAND = Command("file-nr", ("cat", "/proc/sys/fs/file-nr"), hardware=True)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFiles:
-    """Files that are open on the whole host, and how many may be.
-
-    Of the whole kernel, not of one process.
-    """
-
-    open: int
-    most: int
-
-
-def _parse_open_files(text: str) -> OpenFiles:
-    cells = [whole(word) for word in text.split()]
-    if len(cells) != 3 or cells[0] is None or cells[1] is None or cells[2] is None:
-        raise ParseError(f"file-nr: {text[:80]!r} are not three numbers")
-    return OpenFiles(cells[0] - cells[1], cells[2])
-
-
-def _open_files_words(files: OpenFiles) -> str:
-    # the number changes all the time: hosts that have room are alike
-    return "room for more" if files.open < files.most / 2 else f"{files.open} of {files.most}"
-
-
-OPEN_FILES_FACT = text_fact("open_files", _OPEN_FILES_COMMAND, _parse_open_files, _open_files_words, row=805)

@@ -35,12 +35,9 @@ class Nic:
     kind: str | None = None
     carrier: bool | None = None
     master: str | None = None
-    duplex: str | None = None
     firmware: str | None = None
     pci_address: str | None = None
     numa_node: int | None = None
-    rx_queues: int | None = None
-    tx_queues: int | None = None
     mtu_max: int | None = None
     bond_mode: str | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -119,18 +116,14 @@ def _completed(interface: Interface, sysfs: dict[str, str] | None) -> Nic:
     if sysfs is None or (sysfs.get("index"), sysfs.get("mac")) != (str(interface.index), interface.nic.mac):
         return interface.nic
     speed_mbit, numa = whole(sysfs.get("speed")), whole(sysfs.get("numa"))
-    duplex = sysfs.get("duplex")
     return replace(
         interface.nic,
         # a link that is down says -1, and so do devices without a speed
         speed_mbit=speed_mbit if speed_mbit and speed_mbit > 0 else None,
         driver=sysfs.get("driver"),
-        duplex=None if duplex == "unknown" else duplex,
         firmware=sysfs.get("firmware"),
         pci_address=sysfs.get("pci"),
         numa_node=numa if numa is not None and numa >= 0 else None,
-        rx_queues=whole(sysfs.get("rx_queues")),
-        tx_queues=whole(sysfs.get("tx_queues")),
     )
 
 
@@ -158,7 +151,6 @@ class NicQueues:
     """Ring sizes by ethtool's names, now and the device's maximum, None if it has none; CPUs by interrupt.
 
     `local_cpus` are those of its NUMA node, empty if it has none; lists of CPUs as the kernel writes them: 0-7,64.
-    `qos` is what dcb shows of priority flow control and trust, empty if it shows none.
     """
 
     name: str
@@ -166,7 +158,6 @@ class NicQueues:
     rings: Mapping[str, int]
     rings_max: Mapping[str, int]
     interrupts: Mapping[str, str]
-    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +182,8 @@ def _read_nic_setup(recording: Recording) -> NicSetup:
         node = whole(numa)
         irqs = dict(re.findall(r"^irq\t(\d+)\t(\S+)$", rest, re.MULTILINE))
         most, _, now = rest.partition("Current hardware settings:")
-        qos = re.search(r"^qos\t(.*)$", rest, re.MULTILINE)
         local = cpus if node is not None and node >= 0 else ""
-        qos_text = qos[1].strip() if qos else ""
-        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs, qos_text)
+        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs)
     systemd = recording.entries["nic-boot"].exit_status != 3
     state, _, text = output(recording, "nic-boot").partition("\n") if systemd else ("", "", "")
     try:

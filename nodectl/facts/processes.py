@@ -19,20 +19,18 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The host's load, and processes that hang in the kernel or are zombies."""
+    """The host's load, and processes that hang in the kernel."""
 
     load_1: float
     load_5: float
-    load_15: float
     uninterruptible: tuple[Process, ...]
-    zombies: int
     count: int
 
 
 def _parse_processes(text: str) -> Processes:
     load: list[str] = []
     hanging: list[Process] = []
-    zombies = count = 0
+    count = 0
     for number, line in enumerate(text.splitlines(), start=1):
         kind, _, rest = line.partition(" ")
         *parts, name = rest.split(None, 3) or [""]
@@ -44,23 +42,22 @@ def _parse_processes(text: str) -> Processes:
         elif kind == "count" and rest.isdigit():
             count = int(rest)
         elif kind == "process" and len(parts) == 3 and parts[1].isdigit():
-            zombies += parts[0].startswith("Z")
             if parts[0].startswith("D"):
                 hanging.append(Process(int(parts[1]), name, None if parts[2] == "-" else parts[2], age_s))
         else:
             raise ParseError(f"processes: line {number}: {line[:200]!r}")
     try:
-        one, five, fifteen = (float(word) for word in load[:3])
+        one, five = (float(word) for word in load[:2])
     except ValueError as error:
         raise ParseError(f"processes: {load!r} is no load") from error
-    if not all(map(math.isfinite, (one, five, fifteen))):
+    if not all(map(math.isfinite, (one, five))):
         raise ParseError(f"processes: {load!r} is no load")
-    return Processes(one, five, fifteen, tuple(hanging), zombies, count)
+    return Processes(one, five, tuple(hanging), count)
 
 
 def _processes_words(processes: Processes) -> str:
     stuck = len(processes.uninterruptible)
-    return f"load {processes.load_1:.1f}, {stuck} stuck, {counts(zombie=processes.zombies)}"
+    return f"load {processes.load_1:.1f}, {stuck} stuck"
 
 
 PROCESSES_FACT = text_fact("processes", script("processes"), _parse_processes, _processes_words, row=870)

@@ -49,7 +49,6 @@ class IbPort:
     state: str | None = None
     physical_state: str | None = None
     rate_gbit_s: float | None = None
-    rate_text: str | None = None
     width: int | None = None
     link_layer: str | None = None
     lid: int | None = None
@@ -144,7 +143,6 @@ def _port(name: str, port: int, device: Device) -> IbPort:
         state=_word(files.get("state")),
         physical_state=_word(files.get("phys_state")),
         rate_gbit_s=float(rate[1]) if rate else None,
-        rate_text=files.get("rate"),
         width=int(rate[2]) if rate and rate[2] else None,
         link_layer=files.get("link_layer"),
         lid=_lid(files.get("lid")),

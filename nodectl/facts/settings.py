@@ -198,7 +198,7 @@ LIMITS_FACT = text_fact("limits", script("session-limits"), _parse_limits, _limi
 class LoginLimits:
     """The limits that a fresh login gets, read by root: an older session's say nothing of the files.
 
-    The lower of soft and hard of `user`'s fresh login, and of the session that asked, in limits.conf's units.
+    The lower of soft and hard of `user`'s fresh login, in limits.conf's units.
     `uses_pam` is that of the SSH server of the session, None if it could not be asked, or if both are alike.
     """
 
@@ -206,8 +206,6 @@ class LoginLimits:
     memlock: str | None
     nofile: str | None
     stack: str | None
-    session_memlock: str
-    session_nofile: str
     uses_pam: bool | None
 
 
@@ -216,9 +214,8 @@ def _parse_login_limits(text: str) -> LoginLimits:
     if not lines.get("user"):
         raise ParseError(f"login-limits: {text[:200]!r}")
     memlock, nofile, stack = read_limits(lines["login"].split()) if lines.get("login", "").strip() else (None,) * 3
-    session = read_limits(lines.get("session", "").split())
     pam = {"yes": True, "no": False}.get(lines.get("pam", "").strip())
-    return LoginLimits(lines["user"], memlock, nofile, stack, session[0], session[1], pam)
+    return LoginLimits(lines["user"], memlock, nofile, stack, pam)
 
 
 LOGIN_LIMITS_FACT = text_fact(
@@ -232,7 +229,7 @@ LOGIN_LIMITS_FACT = text_fact(
 )
 
 
-_NAMES = ("MEMLOCK", "NOFILE", "STACK", "NPROC")
+_NAMES = ("MEMLOCK", "NOFILE", "STACK")
 _DEFAULTS = ",".join(f"DefaultLimit{name}Soft" for name in _NAMES)
 _LOGIND = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
 _UNIT_LIMITS_SHOW = f"""\
@@ -252,17 +249,16 @@ class UnitLimits:
     memlock: str | None = None
     nofile: str | None = None
     stack: str | None = None
-    nproc: str | None = None
     remove_ipc: bool | None = None
 
 
 def _parse_unit_limits(text: str) -> UnitLimits:
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    memlock, nofile, stack, nproc = (values.get(f"DefaultLimit{name}Soft") or None for name in _NAMES)
+    memlock, nofile, stack = (values.get(f"DefaultLimit{name}Soft") or None for name in _NAMES)
     if memlock is None and nofile is None:
         raise UnknownError("unit-limits: systemd names no limit")
     remove_ipc = {"b true": True, "b false": False}.get(values.get("RemoveIPC", ""))
-    return UnitLimits(memlock, nofile, stack, nproc, remove_ipc)
+    return UnitLimits(memlock, nofile, stack, remove_ipc)
 
 
 def _unit_limits_words(limits: UnitLimits) -> str:

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible module: MTU, rings and interrupts of the training interfaces, live and at every boot; QoS read only."""
+"""Ansible module: MTU, rings and interrupts of the training interfaces, live and at every boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RAID, drives, BMC log, open files, partitions and DCGM's watches: what fires, what is quiet, what could not tell."""
+"""RAID, drives, BMC log, partitions and DCGM's watches: what fires, what is quiet, what could not tell."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest
 
 from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
-from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.rdma import Pkeys
 from nodectl.facts.storage import Array, Drive, Drives, Raid
 from tests.checks.table import UNREAD, Case
@@ -59,11 +58,6 @@ CASES = [
         Case("bmc_log", "failed", logged(("", "Failure detected")), action="drain"),
         Case("bmc_log", "warning", logged((NEW, "Upper Non-critical going high")), action="none"),
         Case("bmc_log", "unknown", {"bmc_log": UNREAD}),
-    ],
-    *[
-        Case("open_files", "ok", {"open_files": OpenFiles(80, 100)}),
-        Case("open_files", "warning", {"open_files": OpenFiles(81, 100)}),
-        Case("open_files", "unknown", {"open_files": UNREAD}),
     ],
     *[
         Case("ib_pkey", "ok", {"pkeys": Pkeys({"mlx5_0/1": ("0xffff", "0x0012")})}),

@@ -142,8 +142,6 @@ FACTS: dict[str, object] = {
             "mlx5_core",
             firmware="16.3 (MT)",
             numa_node=3,
-            rx_queues=63,
-            tx_queues=62,
         ),
         "docker0": Nic("docker0", "up", 1500, "m", ("172.17.0.1/16",), kind="bridge"),
     },

@@ -150,7 +150,7 @@ def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> Non
     assert finding in bad(wanted, **{**quiet, **(facts or {"gpus": Unread("absent", "no nvidia-smi")})})
 
 
-LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", "unlimited", "1048576", uses_pam=True)
+LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", uses_pam=True)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ GOOD = KernelKnobs(
     taint=4097,
 )
 TWO = Numa((NumaNode(0, "0-7", 1, 1), NumaNode(1, "8-15", 1, 1)))
-CALM = Processes(1.0, 1.0, 1.0, (), 0, 200)
+CALM = Processes(1.0, 1.0, (), 200)
 
 
 def knobs(**changes: object) -> dict[str, object]:
@@ -82,9 +82,6 @@ CASES = [
     Case("stuck_processes", "ok", state(uninterruptible=(Process(9, "nvidia-smi", "rm_init", 3),))),
     Case("stuck_processes", "ok", state(uninterruptible=(Process(9, "jbd2/md0-8"),))),
     Case("stuck_processes", "unknown", {"processes": UNREAD}),
-    Case("zombies", "ok", state(zombies=3)),
-    Case("zombies", "warning", state(zombies=100)),
-    Case("zombies", "unknown", {"processes": UNREAD}),
     Case("load", "ok", state(load_1=99.0)),
     Case("load", "warning", state(load_5=33.0)),
     Case("load", "unknown", {"processes": UNREAD}),
@@ -94,7 +91,7 @@ CASES = [
 def test_a_lab_host_is_not_judged_by_the_machines_kernel() -> None:
     facts = {**knobs(taint=16, clocksource="hpet"), **errors(0, 9), **state(load_5=999.0)}
     lab = {**facts, "lab": Lab("lab", ("cpu", "memory", "clock", "kernel", "sys"))}
-    assert {each.check for each in found(kernel_state, Case("", "", lab))} == {"stuck_processes", "zombies"}
+    assert {each.check for each in found(kernel_state, Case("", "", lab))} == {"stuck_processes"}
     dressed = {**facts, "lab": Lab("lab", ("cpu", "memory", "kernel"), "dgx-a100")}
     checks = {each.check for each in found(kernel_state, Case("", "", dressed))}
     assert {"kernel_taint", "memory_uncorrected"} <= checks and "load" not in checks
@@ -103,6 +100,6 @@ def test_a_lab_host_is_not_judged_by_the_machines_kernel() -> None:
 def test_what_is_below_its_threshold_is_said_alike_a_moment_later() -> None:
     quiet, restless = (
         [(each.check, each.actual) for each in found(kernel_state, Case("", "", facts))]
-        for facts in (state(), state(zombies=3, uninterruptible=STUCK[:1]))
+        for facts in (state(), state(uninterruptible=STUCK[:1]))
     )
     assert quiet == restless

@@ -19,7 +19,6 @@ def nic(name: str, **changes: Any) -> Nic:
         "speed_mbit": 100_000,
         "driver": "mlx5_core",
         "carrier": True,
-        "duplex": "full",
         "firmware": "16.35.2000 (MT_0000000012)",
         "counters": {"rx_errors": 5, "rx_dropped": 50, "tx_carrier_changes": 2},
     }
@@ -50,9 +49,6 @@ CASES = [
     Case("nic_link", "failed", host(nic("ens1")), variables=TWO, subject="ens2"),
     Case("nic_link", "unknown", NOT_TOLD, variables=TWO, subject=""),
     Case("nic_link", "nothing", pair(state="down")),
-    Case("nic_duplex", "ok", pair(duplex=None)),
-    Case("nic_duplex", "failed", pair(duplex="half")),
-    Case("nic_duplex", "unknown", NOT_TOLD),
     Case("nic_count", "ok", pair(), ETHERNET),
     Case("nic_count", "failed", pair(speed_mbit=10_000), ETHERNET),
     Case("nic_count", "unknown", pair(speed_mbit=None), ETHERNET),
@@ -84,5 +80,5 @@ CASES = [
 
 
 def test_the_ends_of_containers_are_nobodys_devices() -> None:
-    veth = nic("veth1", driver=None, kind="veth", duplex="half", counters={"rx_errors": 10**6})
+    veth = nic("veth1", driver=None, kind="veth", counters={"rx_errors": 10**6})
     assert {each.status.value for each in found(nics, Case("", "", host(nic("ens1"), veth)))} == {"ok"}

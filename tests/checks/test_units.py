@@ -21,7 +21,7 @@ def systemd(*failed: str, **named: Unit) -> dict[str, object]:
 def limits(
     memlock: str | None = "infinity", nofile: str | None = "1048576", remove_ipc: bool | None = False
 ) -> dict[str, object]:
-    return {"unit_limits": UnitLimits(memlock, nofile, "infinity", "infinity", remove_ipc)}
+    return {"unit_limits": UnitLimits(memlock, nofile, "infinity", remove_ipc)}
 
 
 def node(*states: str, responding: bool = True, cpus: int = 256, gres: str = "gpu:a100:8") -> dict[str, object]:

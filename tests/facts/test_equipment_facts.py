@@ -1,10 +1,9 @@
-"""RAID, BMC log, firmware, open files, partitions, flow control, containers, DCGM: values, absence, garbage."""
+"""RAID, BMC log, firmware, partitions, flow control, containers, DCGM: values, absence, garbage."""
 
 import pytest
 
 from nodectl.facts.board import BmcEvent
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
-from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.network import InterfaceFlow
 from nodectl.facts.storage import Array
 from nodectl.model.facts import Unread
@@ -42,10 +41,6 @@ def test_the_bmcs_events() -> None:
     assert fact("bmc_log", bmc_log=127).kind == "absent"
 
 
-def test_open_files_are_those_in_use() -> None:
-    assert fact("open_files", file_nr="71\t11\t9000\n") == OpenFiles(60, 9000)
-
-
 def test_partitions_by_port_in_the_order_of_their_table() -> None:
     text = "mlx5_0/ports/1/pkeys/10:0x8012\nmlx5_0/ports/1/pkeys/0:0x7fff\nmlx5_1/ports/2/pkeys/0:0xFFFF\n"
     pkeys = fact("pkeys", pkeys=text)
@@ -80,7 +75,6 @@ def test_dcgms_complaints_without_the_headings() -> None:
     [
         ("raid", "mdstat"),
         ("firmware", "firmware"),
-        ("open_files", "file_nr"),
         ("pkeys", "pkeys"),
         ("flow_control", "flow_control"),
         ("containers", "container_toolkit"),

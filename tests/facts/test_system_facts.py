@@ -60,7 +60,7 @@ CASES: list[tuple[str, str, Any, object]] = [
         "unit_limits",
         "unit-limits",
         "DefaultLimitMEMLOCKSoft=infinity\nDefaultLimitNOFILESoft=1024\nRemoveIPC=b true\n",
-        UnitLimits("infinity", "1024", None, None, True),
+        UnitLimits("infinity", "1024", None, True),
     ),
     (
         "units",
@@ -94,9 +94,7 @@ CASES: list[tuple[str, str, Any, object]] = [
         "processes",
         "processes",
         PROCESSES,
-        Processes(
-            0.42, 3.37, 1.31, (Process(77, "cp my file", "nfs_wait_bit_killable"), Process(78, "jbd2/sda1-8")), 1, 812
-        ),
+        Processes(0.42, 3.37, (Process(77, "cp my file", "nfs_wait_bit_killable"), Process(78, "jbd2/sda1-8")), 812),
     ),
     (
         "listening",
@@ -154,7 +152,7 @@ def test_each_subject(subject: str, key: str, text: str, value: object) -> None:
         ("units", "units", "what is this\n"),
         ("unit_limits", "unit-limits", "RemoveIPC=b true\n"),
         ("slurm", "slurm-node", "slurm_load_node error: Unable to contact slurm controller\n"),
-        ("processes", "processes", "load 1 2\ncount 3\n"),
+        ("processes", "processes", "load 1\ncount 3\n"),
         ("processes", "processes", "load 1 2 3 1/1 1\nprocess D\n"),
         ("listening", "listening", "LISTEN 0 128 nowhere\n"),
         ("mounts", "mounts", "tmpfs /run\n"),

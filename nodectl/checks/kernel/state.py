@@ -224,14 +224,6 @@ STUCK_PROCESSES = Check(
     "if it is gone, only a reboot helps",
     thresholds=(STUCK_PROCESSES_LIMIT,),
 )
-ZOMBIES_LIMIT = Threshold("zombies", 100, "one parent that does not reap; process ids run out late")
-ZOMBIES = Check(
-    "zombies",
-    looks_at="/proc",
-    fires="warning: very many",
-    remedy="stop the parent that does not wait for its children (`ps -eo ppid,stat | grep Z` there)",
-    thresholds=(ZOMBIES_LIMIT,),
-)
 LOAD_PER_THREAD_LIMIT = Threshold(
     "load_per_thread", 2.0, "an idle node's load is near nothing; above this ranks wait for processors"
 )
@@ -244,9 +236,9 @@ LOAD = Check(
 )
 
 
-@judges_fact(Processes, STUCK_PROCESSES, ZOMBIES, reads=("processes",), unread="the processes' states")
+@judges_fact(Processes, STUCK_PROCESSES, reads=("processes",), unread="the processes' states")
 def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
-    """Report processes that hang in the kernel, and many zombies.
+    """Report processes that hang in the kernel.
 
     Numbers below the threshold are not shown, since they change from moment to moment.
     """
@@ -260,12 +252,6 @@ def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
     is_fine = len(stuck) < most and not of_driver
     actual = "no more than that" if is_fine else f"{len(stuck)} processes: {', '.join(names)}"
     yield host.finding(STUCK_PROCESSES, warning_unless(is_fine), expected=expected, actual=actual)
-    expected, is_fine = (
-        f"fewer than {host.threshold(ZOMBIES_LIMIT):g}",
-        processes.zombies < host.threshold(ZOMBIES_LIMIT),
-    )
-    actual = expected if is_fine else str(processes.zombies)
-    yield host.finding(ZOMBIES, warning_unless(is_fine), expected=expected, actual=actual)
 
 
 def _is_old(task: Process) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the host's Ethernet interfaces carry what they should: link, rate, duplex, errors, bonds."""
+"""Whether the host's Ethernet interfaces carry what they should: link, rate, errors, bonds."""
 
 from __future__ import annotations
 
@@ -88,15 +88,11 @@ def may_return(host: Subject, key: str, names: Collection[str | None], *, is_up:
     return "" if is_up or minutes > host.threshold(LINK_RETURNS_LIMIT) else f", for {minutes:.1f} min at most"
 
 
-NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex", expected="full", remedy=_CABLE)
-
-
-@judges(NIC_LINK, NIC_DUPLEX, reads=("nics", *DOWN_READS))
+@judges(NIC_LINK, reads=("nics", *DOWN_READS))
 def link(host: Subject) -> Iterator[Finding]:
-    """Require the training interfaces to be up, and both directions of all interfaces."""
+    """Require the training interfaces to be up."""
     if training_names(host):
         yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_LINK)
-    yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_DUPLEX)
     nics = nics_of(host)
     for name in training_names(host):
         nic = nics.get(name)
@@ -106,13 +102,6 @@ def link(host: Subject) -> Iterator[Finding]:
         remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else NO_SUCH_NIC
         status = Status.WARNING if how_long else failed_unless(up)
         yield host.finding(NIC_LINK, status, name, actual=actual, remedy=remedy)
-    if nics:
-        half = (
-            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="the NIC runs at half duplex")
-            for nic in _devices(host)
-            if nic.duplex == "half"
-        )
-        yield from host.all_of(NIC_DUPLEX, half, actual="no NIC that is up runs at half duplex")
 
 
 NIC_COUNT = Check(

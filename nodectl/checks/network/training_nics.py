@@ -39,13 +39,6 @@ INTERRUPTS = Check(
     remedy=_LIVE,
     roles=("nic",),
 )
-QOS = Check(
-    "nic_qos",
-    looks_at="dcb pfc and app of the training interfaces, live",
-    fires="never: it must match the switch, and is only shown",
-    expected="as the switch has it: read only",
-    roles=("nic",),
-)
 AT_BOOT = Check(
     "nic_boot",
     looks_at="/etc/nodectl/nic.json, live",
@@ -74,14 +67,14 @@ def mtu(host: Subject) -> Iterator[Finding]:
             yield host.finding(MTU, status, name, expected=expected, actual=str(nic.mtu))
 
 
-@judges(RINGS, INTERRUPTS, QOS, AT_BOOT, reads=("nic_setup",))
+@judges(RINGS, INTERRUPTS, AT_BOOT, reads=("nic_setup",))
 def queues(host: Subject) -> Iterator[Finding]:
     """Rings and interrupts of the training interfaces, and what a boot will set there."""
     wanted = host.wanted.tuning.nic if host.wanted else None
     setup = host.facts.get("nic_setup")
     if wanted is None or not (wanted.mtu or wanted.rings or wanted.irq):
         return
-    for check in (RINGS, INTERRUPTS, QOS, AT_BOOT):
+    for check in (RINGS, INTERRUPTS, AT_BOOT):
         yield from host.unread(check, setup, "the tuning's")
     if not isinstance(setup, NicSetup) or host.borrows("sys"):
         return
@@ -92,9 +85,6 @@ def queues(host: Subject) -> Iterator[Finding]:
             yield _rings(host, name, nic)
         if wanted.irq:
             yield _interrupts(host, name, nic, setup.balanced)
-        shown = nic.qos if nic else ""
-        status, actual = (Status.OK, shown) if shown else (Status.SKIPPED, "dcb shows none (package iproute2)")
-        yield host.finding(QOS, status, name, actual=actual)
     yield _at_boot(host, setup, names)
 
 

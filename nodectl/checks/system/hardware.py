@@ -1,4 +1,4 @@
-"""Whether processors, memory and disks are all there and well, what the BMC logged, and room for open files."""
+"""Whether processors, memory and disks are all there and well, and what the BMC logged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import chain
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
 from nodectl.facts.board import BmcEvent, BmcLog
-from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.processors import Cpu, Memory, Numa, cpu_set
 from nodectl.facts.storage import Array, Drive, Drives, Raid
 from nodectl.model.finding import Finding
@@ -287,29 +286,6 @@ def _warned(host: Subject, drive: Drive) -> Iterator[str]:
         grown = host.growth(f"media errors of {drive.name}", drive.media_errors)
         if host.limit_reached(grown, DRIVE_ERRORS_LIMIT, DRIVE_ERRORS_FIRST_LIMIT) is not None:
             yield f"media errors: {grown.text}"
-
-
-# Room for more open files on the whole host.
-
-OPEN_FILES_LIMIT = Threshold("open_files_percent", 80, "at the whole number every program on the host fails to open")
-OPEN_FILES = Check(
-    "open_files",
-    looks_at="/proc/sys/fs/file-nr",
-    fires="warning: more are open than the threshold",
-    remedy="find who holds them (`lsof | awk '{print $1}' | sort | uniq -c`), or raise fs.file-max in the tuning",
-    thresholds=(OPEN_FILES_LIMIT,),
-)
-
-
-@judges_fact(OpenFiles, OPEN_FILES, reads=("open_files",), unread="the open files", borrowed="kernel")
-def open_files(host: Subject, files: OpenFiles) -> Iterator[Finding]:
-    """Compare the share of open files with what the kernel allows."""
-    limit = host.threshold(OPEN_FILES_LIMIT)
-    share = 100 * files.open / files.most if files.most else 0.0
-    expected = f"at most {limit:g} % of {files.most}"
-    yield host.finding(
-        OPEN_FILES, warning_unless(share <= limit), expected=expected, actual=f"{files.open} ({share:.0f} %)"
-    )
 
 
 # What the board's management controller has logged of failed parts within the last days.

@@ -15,7 +15,6 @@ for name in *; do
     read -r affinity <"/proc/irq/$irq/smp_affinity_list" || continue
     printf 'irq\t%s\t%s\n' "$irq" "$affinity"
   done
-  printf 'qos\t%s\n' "$(dcb pfc show dev "$name" && dcb app show dev "$name" | tr '\n' ' ')" | tr -s ' \n' ' '
   echo
   ethtool -g "$name"
 done 2>/dev/null

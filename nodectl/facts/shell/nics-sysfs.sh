@@ -4,10 +4,9 @@
 cd /sys/class/net || exit
 for name in *; do
   read -r index <"$name/ifindex" || continue
-  mac= speed= duplex= driver= firmware= numa= pci=
+  mac= speed= driver= firmware= numa= pci=
   read -r mac <"$name/address"
   read -r speed <"$name/speed"
-  read -r duplex <"$name/duplex"
   if [ -e "$name/device/driver" ]; then
     # readlink would be a process
     cd -P "/sys/class/net/$name/device/driver" && driver=${PWD##*/}
@@ -20,9 +19,6 @@ for name in *; do
 $(ethtool -i "$name")
 EOF
   fi
-  set -- "$name"/queues/rx-*; rx=$#
-  set -- "$name"/queues/tx-*; tx=$#
-  printf '%s\tindex=%s\tmac=%s\tspeed=%s\tduplex=%s\tdriver=%s\tpci=%s\tnuma=%s\trx_queues=%s\ttx_queues=%s' \
-    "$name" "$index" "$mac" "$speed" "$duplex" "$driver" "$pci" "$numa" "$rx" "$tx"
-  printf '\tfirmware=%s\n' "$firmware"
+  printf '%s\tindex=%s\tmac=%s\tspeed=%s\tdriver=%s\tpci=%s\tnuma=%s\tfirmware=%s\n' \
+    "$name" "$index" "$mac" "$speed" "$driver" "$pci" "$numa" "$firmware"
 done 2>/dev/null

@@ -7,9 +7,9 @@ many=$(awk 'BEGIN {
     if ((getline row < ARGV[at]) > 0) many++
     close(ARGV[at])
     sub(/.*\) /, "", row)
-    if (row ~ /^[DZ]/) exit
+    if (row ~ /^D/) exit
   }
   print many
 }' /proc/[0-9]*/stat)
 [ -n "$many" ] && printf 'count %s\n' "$many" ||
-  ps -eo stat=,pid=,wchan:32=,etimes=,comm= | awk '/^[DZ]/ { print "process", $0 } END { print "count", NR }'
+  ps -eo stat=,pid=,wchan:32=,etimes=,comm= | awk '/^D/ { print "process", $0 } END { print "count", NR }'

@@ -97,14 +97,12 @@ def test_values_that_are_easily_mistaken() -> None:
         return found
 
     load = gpu("nvidia-smi-q-load-h100-80gb-hbm3-590.48.01.txt")
-    assert (load["power_draw_w"], load["memory_power_draw_w"], load["temperature_c"]) == (629.45, 85.83, 59)
+    assert (load["power_draw_w"], load["temperature_c"]) == (629.45, 59)
     assert [each["memory_mib"] for each in load["processes"]] == [2566, 1542, 15690]  # type: ignore[attr-defined]
     turing = gpu("nvidia-smi-q-rtx-2080-super-610.57.04.txt")
     assert (turing["power_draw_w"], turing["power_limit_w"], turing["power_limit_max_w"]) == (38.89, 250.0, 350.0)
     broken = gpu("nvidia-smi-q-a10-535.129.03.txt")
     assert (broken["remap_pending"], broken["remapped_uncorrectable"], broken["remap_failure"]) == (True, 4, False)
-    mig = gpu("nvidia-smi-q-x-a100-sxm4-v12.txt")
-    assert [each["gpu_instance_id"] for each in mig["mig_devices"]] == [3, 4, 5, 6]  # type: ignore[attr-defined]
 
 
 def kinds(found: Any) -> object:

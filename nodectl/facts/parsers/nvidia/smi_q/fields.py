@@ -110,23 +110,6 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class MigDevice:
-    """A slice of a GPU, by its place in the GPU's list."""
-
-    index: int | None = _at(COUNT, "index")
-    gpu_instance_id: int | None = _at(COUNT, "gpu_instance_id")
-    compute_instance_id: int | None = _at(COUNT, "compute_instance_id")
-    # since driver 590 the text says that the instances of one GPU instance share it
-    memory_total_mib: int | None = _at(MIB, "fb_memory_usage/total", "shared_fb_memory_usage/total")
-    memory_used_mib: int | None = _at(MIB, "fb_memory_usage/used", "shared_fb_memory_usage/used")
-    multiprocessors: int | None = _at(COUNT, "device_attributes/shared/multiprocessor_count")
-    ecc_volatile_sram_uncorrectable: int | None = _at(
-        COUNT, "ecc_errors/volatile/sram_uncorrectable", "ecc_error_count/volatile_count/sram_uncorrectable"
-    )
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class GpuStatus:
     """One GPU; None where nvidia-smi gives no value, or refuses it (then `unavailable` holds its word for that)."""
 
@@ -148,7 +131,6 @@ class GpuStatus:
     gsp_firmware: str | None = _at(TEXT, "gsp_firmware_version")
     virtualization_mode: str | None = _at(TEXT, "gpu_virtualization_mode/virtualization_mode")
     addressing_mode: str | None = _at(TEXT, "addressing_mode")
-    c2c_mode: str | None = _at(TEXT, "gpu_c2c_mode|c2c_mode")
     display_active: bool | None = _at(FLAG, "display_active")
     persistence_mode: bool | None = _at(FLAG, "persistence_mode")
     compute_mode: str | None = _at(TEXT, "compute_mode")
@@ -159,12 +141,10 @@ class GpuStatus:
     memory_total_mib: int | None = _at(MIB, "fb_memory_usage/total", "memory_usage/total")
     memory_reserved_mib: int | None = _at(MIB, "fb_memory_usage/reserved")
     memory_used_mib: int | None = _at(MIB, "fb_memory_usage/used", "memory_usage/used")
-    memory_free_mib: int | None = _at(MIB, "fb_memory_usage/free", "memory_usage/free")
     bar1_total_mib: int | None = _at(MIB, "bar1_memory_usage/total")
     bar1_used_mib: int | None = _at(MIB, "bar1_memory_usage/used")
     mig_mode: bool | None = _at(FLAG, "mig_mode/current|current_mig")
     mig_mode_pending: bool | None = _at(FLAG, "mig_mode/pending|pending_mig")
-    mig_devices: tuple[MigDevice, ...] | None = None
     ecc_mode_current: bool | None = _at(FLAG, "ecc_mode/current|current_ecc")
     ecc_mode_pending: bool | None = _at(FLAG, "ecc_mode/pending|pending_ecc")
     ecc_volatile_correctable: int | None = _summed("volatile", _ALL, "correctable")
@@ -244,11 +224,8 @@ class GpuStatus:
         "power_readings/current_power_limit|power_limit",
     )
     power_limit_default_w: float | None = _limit("default")
-    power_limit_enforced_w: float | None = _limit("enforced")
     power_limit_min_w: float | None = _limit("min")
     power_limit_max_w: float | None = _limit("max")
-    memory_power_draw_w: float | None = _at(WATT, f"gpu_memory_power_readings/{_DRAWN}")
-    module_power_draw_w: float | None = _at(WATT, f"module_power_readings/{_DRAWN}")
     graphics_clock_mhz: int | None = _at(MHZ, "clocks/graphics|graphics_clock")
     sm_clock_mhz: int | None = _at(MHZ, "clocks/sm|sm_clock")
     memory_clock_mhz: int | None = _at(MHZ, "clocks/memory|mem_clock")
@@ -259,7 +236,6 @@ class GpuStatus:
     sm_clock_max_mhz: int | None = _at(MHZ, "max_clocks/sm|sm_clock")
     memory_clock_max_mhz: int | None = _at(MHZ, "max_clocks/memory|mem_clock")
     clock_event_reasons: tuple[str, ...] | None = None
-    clock_event_reasons_other: tuple[str, ...] = ()
     clock_event_counters_us: Mapping[str, int] = field(default_factory=dict)
     utilization_gpu_percent: int | None = _at(PERCENT, "utilization/gpu|gpu_util")
     utilization_memory_percent: int | None = _at(PERCENT, "utilization/memory|memory_util")

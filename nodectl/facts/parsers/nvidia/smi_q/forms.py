@@ -27,12 +27,11 @@ Values = dict[str, Value]
 
 @dataclass(slots=True)
 class Block:
-    """One GPU: values by path (`ecc_mode/current`); its lists are None if they are not in the output."""
+    """One GPU: values by path (`ecc_mode/current`); `processes` is None if the output has no list of them."""
 
     bus_id: str
     values: Values = field(default_factory=dict)
     processes: list[Values] | None = None
-    mig_devices: list[Values] | None = None
 
 
 @dataclass(slots=True)
@@ -159,16 +158,8 @@ def _place(block: Block, path: str, colon: str, value: Value) -> None:
             if not block.processes or name in block.processes[-1]:  # its first key begins the next process
                 block.processes.append({})
             block.processes[-1][name] = value
-    elif section in ("mig_device", "mig_devices"):
-        block.mig_devices = block.mig_devices or []
-        if not rest and not colon:
-            block.mig_devices.append({})
-        elif rest and block.mig_devices:
-            block.mig_devices[-1].setdefault(rest, value)
-    elif colon:
+    elif colon and section not in ("mig_device", "mig_devices"):
         block.values.setdefault(path, value)
-        if path == "mig_mode/current" and block.mig_devices is None:
-            block.mig_devices = []
 
 
 @lru_cache(maxsize=4096)
@@ -177,8 +168,7 @@ def _name(key: str) -> str:
 
 
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,8};)")
-_LISTS = {"processes": "process_info", "mig_devices": "mig_device"}
-_IGNORED = {"supported_clocks", "accounted_processes"}
+_IGNORED = {"supported_clocks", "accounted_processes", "mig_devices"}
 _MAX_DEPTH = 32
 
 
@@ -238,17 +228,14 @@ class _XmlReader:
             raise unreadable(TOOL, line, "nested too deep")
         if self.open == ["nvidia_smi_log", "gpu"]:
             self.log.blocks.append(Block(_address(attributes.get("id", ""), line)))
-        elif self.open[1:2] == ["gpu"] and len(self.open) == 4 and _LISTS.get(self.open[2]) == name:
-            self._list(self.open[2]).append({})
+        elif self.open[1:] == ["gpu", "processes", "process_info"]:
+            self._processes().append({})
 
-    def _list(self, section: str) -> list[Values]:
-        """Return a list of the GPU that is open, which is there from now on."""
+    def _processes(self) -> list[Values]:
+        """Return the processes of the GPU that is open; it has a list of them from now on."""
         block = self.log.blocks[-1]
-        if section == "processes":
-            block.processes = block.processes or []
-            return block.processes
-        block.mig_devices = block.mig_devices or []
-        return block.mig_devices
+        block.processes = block.processes or []
+        return block.processes
 
     def _end(self, name: str) -> None:
         if self.is_leaf:
@@ -262,9 +249,9 @@ class _XmlReader:
         if top != "gpu":
             if not path:
                 self.log.header.setdefault(top, value)
-        elif path[1:] and _LISTS.get(path[0]) == path[1]:
-            self._list(path[0])[-1].setdefault("/".join(path[2:]), value)
-        elif len(path) == 1 and path[0] in _LISTS and (not value.text or "None" in value.text.split("\n")):
-            self._list(path[0])
+        elif path[:2] == ["processes", "process_info"]:
+            self._processes()[-1].setdefault("/".join(path[2:]), value)
+        elif path == ["processes"] and (not value.text or "None" in value.text.split("\n")):
+            self._processes()
         elif path and path[0] not in _IGNORED:
             self.log.blocks[-1].values.setdefault("/".join(path), value)

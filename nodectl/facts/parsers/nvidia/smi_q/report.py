@@ -18,7 +18,6 @@ from nodectl.facts.parsers.nvidia.smi_q.fields import (
     GpuProcess,
     GpuStatus,
     Kind,
-    MigDevice,
     NvidiaSmiQ,
     Place,
     places_of,
@@ -109,7 +108,7 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
     named = _fields(GpuStatus, values, unavailable)
     for name, groups in sums().items():
         named[name] = _kept(_sum(values, groups), name, unavailable)
-    named["clock_event_reasons"], other = _reasons(values, unavailable)
+    named["clock_event_reasons"] = _reasons(values, unavailable)
     named["retired_pages_pending"] = _pending(values, unavailable)
     processes = block.processes
     if processes is None and (value := values.get("processes")) and refused(value.text):
@@ -121,9 +120,7 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
     return GpuStatus(
         bus_id=block.bus_id,
         **named,
-        clock_event_reasons_other=other,
         clock_event_counters_us={name: count for name, count in counters.items() if count is not None},
-        mig_devices=None if block.mig_devices is None else tuple(map(_mig_device, block.mig_devices)),
         processes=None if processes is None else _processes(processes, last),
         unavailable=unavailable,
     )
@@ -181,10 +178,9 @@ def _sum(values: Values, groups: Sequence[Sequence[str]]) -> int | Refused | Non
     return total
 
 
-def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Return the active reasons for a lower clock, and those of which only NVIDIA's name is known."""
+def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[str, ...] | None:
+    """Return the active reasons for a lower clock."""
     active: list[str] = []
-    other: list[str] = []
     refusals: dict[str, str] = {}
     is_read = False
     for path, value in values.items():
@@ -196,15 +192,15 @@ def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ..
             refusals[REASONS.get(name, name)] = is_active.text
             continue
         is_read = True
-        if is_active:
-            (active if name in REASONS else other).append(REASONS.get(name, name))
+        if is_active and name in REASONS:
+            active.append(REASONS[name])
     if not is_read:
         if refusals:
             unavailable["clock_event_reasons"] = next(iter(refusals.values()))
-        return None, ()
+        return None
     unavailable.update({f"clock_event_reasons.{name}": word for name, word in refusals.items()})
     order = list(dict.fromkeys(REASONS.values()))
-    return tuple(sorted(set(active), key=order.index)), tuple(other)
+    return tuple(sorted(set(active), key=order.index))
 
 
 def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
@@ -217,11 +213,6 @@ def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
     if flags and not answers:
         unavailable["retired_pages_pending"] = printed[0].text
     return any(answers) if answers else None
-
-
-def _mig_device(values: Values) -> MigDevice:
-    unavailable: dict[str, str] = {}
-    return MigDevice(**_fields(MigDevice, values, unavailable), unavailable=unavailable)
 
 
 def _processes(listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
