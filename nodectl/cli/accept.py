@@ -34,7 +34,7 @@ from nodectl.common.process import interruptible
 from nodectl.errors import UsageError
 from nodectl.ledger.accept import store
 from nodectl.ledger.accept.judge import compared
-from nodectl.ledger.accept.means import Means, look, refuse_twins
+from nodectl.ledger.accept.means import Means, look
 from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen
@@ -115,7 +115,6 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
 def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
     means = look(app.transport, app.hosts, app.forks)
-    refuse_twins(means)
     usual_s = store.known_seconds(app.fleet, level, len(means))
     steps = make_plan(means, Level(level), budget, usual_s)
     now = time.time()

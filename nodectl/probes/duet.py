@@ -76,11 +76,18 @@ def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]
     return host_finding(probe, server.host.name, status, actual, remedy)
 
 
+# words of a path that carries nothing
+_CUT = ("No route", "unreachable", "no answer", "is the path cut", "did not end", "timed out")
+
+
 def connection_remedy(reason: str) -> str:
     """Return what to do about a connection that was not made or broke."""
     if "refused" in reason:
         return "is a firewall between them? try --port with one that it lets through"
-    if any(word in reason for word in ("No route", "unreachable", "no answer", "is the path cut", "timed out")):
+    if any(
+        word in reason
+        for word in ("No route", "unreachable", "no answer", "is the path cut", "did not end", "timed out")
+    ):
         return "a firewall that drops packets, or no route: try --port, or name the network with --interface"
     return ""
 

@@ -11,9 +11,6 @@ from typing import Any
 from nodectl.common.units import format_size, parse_size
 
 _OPTION = "option"
-_SERIES = re.compile(r"(?P<least>[^.*]{1,30})\.\.(?P<most>[^.*]{1,30})(?:\*(?P<factor>[1-9]\d?))?")
-_FACTOR = 2
-_MOST_SIZES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +91,9 @@ def declared(options: type) -> tuple[Declared, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 if they do not.
-
-    `usual`: nobody asked for just these, so that others may be taken where they say more.
-    """
+    """Bytes, ascending; `usual`: nobody asked for just these, so that others may be taken where they say more."""
 
     bytes: tuple[int, ...]
-    grow: int = 0
     usual: bool = False
 
 
@@ -109,11 +102,11 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
-def size(text: str, forms: str = "1KiB, 64MiB") -> int:
-    """One size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text, with the `forms` there are."""
+def size(text: str) -> int:
+    """Return one size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text."""
     size_bytes = parse_size(text)
     if not size_bytes:
-        raise ValueError(f"{text.strip()!r} is not a size; write {forms} or a number of bytes")
+        raise ValueError(f"{text.strip()!r} is not a size; write 1KiB, 64MiB or a number of bytes")
     return size_bytes
 
 
@@ -123,25 +116,12 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def sweep(text: str) -> Sizes:
-    """Return `1KiB,64MiB`, `1KiB..1GiB` (powers of two), `1KiB..1GiB*4` (of four), `1KiB..max` (the memory's limit)."""
+    """Return `1KiB,64MiB`, or `1KiB..1GiB`: powers of two, and the end that is named."""
     wanted: set[int] = set()
-    grow = 0
     for part in text.split(","):
-        series = _SERIES.fullmatch(part.strip())
-        if series is None:
-            wanted.add(_end(part))
-            continue
-        factor, least = int(series["factor"] or _FACTOR), _end(series["least"])
-        if factor < _FACTOR:
-            raise ValueError(f"{part!r}: sizes grow by 2 at least")
-        if series["most"].strip().lower() == "max":
-            grow = factor
-            wanted.add(least)
-        else:
-            wanted |= _series(least, _end(series["most"]), factor)
-    if grow and max(wanted) != min(wanted):
-        raise ValueError(f"{text!r}: a series up to max stands alone")
-    return Sizes(tuple(sorted(wanted)), grow)
+        least, dots, most = part.partition("..")
+        wanted |= _series(size(least), size(most)) if dots else {size(part)}
+    return Sizes(tuple(sorted(wanted)))
 
 
 def rounds(text: str) -> int:
@@ -161,15 +141,7 @@ def duration(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def _end(text: str) -> int:
-    return size(text, "1KiB, 64MiB, 1KiB..max")
-
-
-def _series(least: int, most: int, factor: int) -> set[int]:
+def _series(least: int, most: int) -> set[int]:
     if most < least:
         raise ValueError(f"{format_size(least)}..{format_size(most)} begins with the larger size")
-    wanted = {least}
-    while max(wanted) * factor <= most and len(wanted) < _MOST_SIZES:
-        wanted.add(max(wanted) * factor)
-    # the end that was named is measured, too
-    return wanted | {most}
+    return {least << power for power in range((most // least).bit_length())} | {most}

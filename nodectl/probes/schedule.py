@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from queue import SimpleQueue
 from time import monotonic
 from typing import Protocol, TypeVar
 
@@ -91,11 +90,19 @@ def together(transport: Transport, items: Sequence[T], work: Callable[[T], Probe
 
 
 def in_rounds(
-    transport: Transport, rounds: Sequence[Sequence[T]], work: Callable[[T], ProbeResult], probe: str, note: Note
+    transport: Transport,
+    rounds: Sequence[Sequence[T]],
+    work: Callable[[T], ProbeResult],
+    probe: str,
+    note: Note,
+    planned_s: float | None = None,
 ) -> ProbeResult:
-    """Run `work` on the items of each round at once; return the sum of the results; `note` announces each round."""
+    """Run `work` on the items of each round at once; return the sum of the results.
+
+    `note` announces each round, and the time that is left if it differs from the `planned_s` of all.
+    """
     result = ProbeResult()
-    pace = Pace(probe, len(rounds), note)
+    pace = Pace(probe, len(rounds), note, planned_s)
     for number, items in enumerate(rounds, start=1):
         note(f"{probe}: round {number} of {len(rounds)}")
         result += together(transport, items, work)
@@ -105,65 +112,6 @@ def in_rounds(
 
 def _sum(results: Iterable[ProbeResult]) -> ProbeResult:
     return sum(results, ProbeResult())
-
-
-H = TypeVar("H", bound=Hashable)
-
-
-def flowing(
-    transport: Transport,
-    rounds: Sequence[Sequence[tuple[H, H]]],
-    work: Callable[[tuple[H, H]], R],
-    begun: Callable[[int], None],
-) -> list[R]:
-    """Run `work` on every pair as soon as both hosts are free, a host's pairs in the order of the rounds.
-
-    Return the results in the rounds' order. `begun` gets each round's number, from 0, when its first pair begins.
-    Ctrl-C ends all by closing the transport.
-    """
-    pairs = [(number, pair) for number, pairs_of_round in enumerate(rounds) for pair in pairs_of_round]
-    if not pairs:
-        return []
-    waiting: dict[H, deque[int]] = defaultdict(deque)
-    for index, (_, pair) in enumerate(pairs):
-        for end in pair:
-            waiting[end].append(index)
-    ended: SimpleQueue[tuple[int, Future[R]]] = SimpleQueue()
-    pool = ThreadPoolExecutor(max(map(len, rounds)))
-    latest = -1
-    kept, running = keeping(transport, work), list[Future[R]]()
-    results: dict[int, R] = {}
-
-    def begin(index: int) -> None:
-        nonlocal latest
-        number, pair = pairs[index]
-        if number > latest:
-            latest = number
-            begun(number)
-        running.append(pool.submit(kept, pair))
-        running[-1].add_done_callback(lambda done: ended.put((index, done)))
-
-    def is_next(index: int) -> bool:
-        return all(waiting[end][0] == index for end in pairs[index][1])
-
-    try:
-        for index in [index for index in range(len(pairs)) if is_next(index)]:
-            begin(index)
-        while len(results) < len(pairs):
-            index, done = ended.get()
-            results[index] = done.result()
-            ends = pairs[index][1]
-            for end in ends:
-                waiting[end].popleft()
-            for following in dict.fromkeys(waiting[end][0] for end in ends if waiting[end]):
-                if is_next(following):
-                    begin(following)
-        return [results[index] for index in range(len(pairs))]
-    except BaseException:
-        _end(transport, running)
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class OnMachine(Protocol):

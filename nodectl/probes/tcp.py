@@ -21,13 +21,13 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeRe
 from nodectl.probes.blame.findings import blame, inquire
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
-from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
+from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.nominal import all_short, least_effect, link_rate_gbit_s
 from nodectl.probes.options import Whole, option
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
-from nodectl.probes.schedule import Pace, flowing, together
+from nodectl.probes.schedule import in_rounds, together
 from nodectl.transport.base import Transport
 
 _NAME = "tcp"
@@ -62,7 +62,6 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     tests = f"{amount.repetitions} x {_seconds(options)} s each way"
     cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} in all"
     note(f"tcp: pairs {mode}: {counted(count, 'pair')}, {tests}; {cost}{given_up(options)}")
-    pace = Pace(_NAME, len(rounds), note, whole_s)
 
     def measure(pair: Pair) -> ProbeResult:
         result = _measure(transport, pair, options)
@@ -72,12 +71,9 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
         note(f"tcp: {pair[0].host.name} and {pair[1].host.name} are measured once more: {reason}")
         return _asked_again(result, _measure(transport, pair, options), reason)
 
-    def begun(number: int) -> None:
-        pace.done(number)
-        note(f"tcp: round {number + 1} of {len(rounds)}")
-
-    result = sum(flowing(transport, rounds, measure, begun), ProbeResult(findings=tuple(findings)))
-    round_s = pace.took_s() / max(1, len(rounds))
+    began = time.monotonic()
+    result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, _NAME, note, whole_s)
+    round_s = (time.monotonic() - began) / max(1, len(rounds))
     result += ProbeResult(findings=blame(result.measurements, result.findings))
     ends = {endpoint.host.name: endpoint for endpoint in ready}
 
@@ -137,19 +133,23 @@ def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> P
             # the time is the pair's, both directions and all that belongs to it
             measurements.append(_measurement(ends, runs, options).with_conditions(wall_s=round(wall_s, 3)))
         if reason:
-            findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _path_remedy(reason)))
+            findings.append(
+                path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, connection_remedy(reason))
+            )
     if done is not None and done.outcome is not Outcome.RAN:
         findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *played.reason))
     elif done is not None and not done.ok and not findings:
         reason, remedy = played.reason
-        findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _path_remedy(reason)))
+        findings.append(
+            path_finding(_NAME, client.host.name, server.host.name, reason, remedy or connection_remedy(reason))
+        )
     return ProbeResult(tuple(measurements), tuple(findings))
 
 
 def _passing(result: ProbeResult) -> str:
     """Why a path failed, where a busy host may be all of it: a connection that broke, and nothing that stays so."""
     reasons = [finding.actual for finding in result.findings if finding.kind == "path"]
-    return reasons[0] if reasons and not any(map(_path_remedy, reasons)) else ""
+    return reasons[0] if reasons and not any(map(connection_remedy, reasons)) else ""
 
 
 def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeResult:
@@ -206,14 +206,6 @@ def _retransmits(runs: Sequence[Iperf3]) -> int | None:
     """Return None if no run counted them; a receiver does not."""
     counted = [run.retransmits for run in runs if run.retransmits is not None]
     return sum(counted) if counted else None
-
-
-def _path_remedy(reason: str) -> str:
-    if "refused" in reason:
-        return "is a firewall between them? try --port with one that it lets through"
-    if any(word in reason for word in ("No route", "unreachable", "did not end", "timed out")):
-        return "check the link and the route between them, or name the network with --interface"
-    return ""
 
 
 def _shown(given: Conditions) -> str:

@@ -122,17 +122,9 @@ def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bo
 
 
 def _about(name: str, hosts: Mapping[str, Mapping[str, str]], *, masked: bool) -> dict[str, Any]:
-    """Return what all hosts have in common stands once."""
-    every = [dict(host_profiles) for host_profiles in hosts.values()]
-    common = {
-        kind: every[0][kind]
-        for kind in KINDS
-        if every and kind in every[0] and all(host_profiles.get(kind) == every[0][kind] for host_profiles in every)
-    }
-    differing = {host: {k: v for k, v in names.items() if common.get(k) != v} for host, names in hosts.items()}
     about: dict[str, Any] = {"schema": SCHEMA, "name": name, "made": "recorded"}
     about |= {"masked": True} if masked else {}
-    about |= {**common, "hosts": {host: rest for host, rest in differing.items() if rest}}
+    about["hosts"] = {host: dict(names) for host, names in hosts.items() if names}
     plain: dict[str, Any] = json.loads(json.dumps(about))  # without the tags that Ansible gives its texts
     return plain
 

@@ -75,26 +75,15 @@ def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False)
 
 
 def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everything: bool = False) -> str:
-    """Return a line for each thing measured; paths that say the same as their mean only with `everything`."""
+    """Return a line for each thing measured; without `everything` only the worst of what is part of a mean."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
-    shown, same, undecided = [], 0, 0
-    for verdict, inside in _inside(verdicts):
-        is_same = inside is not None and verdict.verdict in (inside.verdict, Outcome.NOISE)
-        if is_same and not verdict.is_regression and not everything:
-            same += 1
-        elif inside is not None and verdict.verdict is Outcome.UNKNOWN and not verdict.is_regression and not everything:
-            undecided += 1
-        else:
-            shown.append((verdict, inside is not None))
-    singles = _worst([verdict for verdict, is_single in shown if is_single])
-    left = set() if everything else {id(verdict) for verdict in singles[_MOST_SINGLE:]}
-    rows = [_row(verdict, names) for verdict, _ in shown if id(verdict) not in left]
+    singles = [verdict for verdict, mean in _inside(verdicts) if mean is not None]
+    worst = _worst(verdict for verdict in singles if verdict.is_regression)[:_MOST_SINGLE]
+    left = set() if everything else set(map(id, singles)) - set(map(id, worst))
+    rows = [_row(verdict, names) for verdict in verdicts if id(verdict) not in left]
     table = fitted([header, *rows], width, header.index("WHAT"))
-    hints = [f"({len(left)} more single paths or hosts differ from their mean: --all)"] if left else []
-    hints += [f"({same} single paths or hosts say nothing else than their mean: --all)"] if same else []
-    hints += [f"({undecided} single paths or hosts are undecided: --all)"] if undecided else []
-    return "\n".join([table, *hints])
+    return f"{table}\n({len(left)} single paths or hosts are not shown: --all)" if left else table
 
 
 def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -148,7 +148,7 @@ def test_the_interface_of_a_connection_is_seen() -> None:
 
 
 def given(**more: Any) -> argparse.Namespace:
-    known = {"gpus": 8, "sizes": "1024,4194304", "grow": 0, "devices": "", "nccl_interface": ""}
+    known = {"gpus": 8, "sizes": "1024,4194304", "devices": "", "nccl_interface": ""}
     return argparse.Namespace(**{**known, **more})
 
 
@@ -157,7 +157,7 @@ def test_sizes_of_floors_are_runs_of_their_own(
 ) -> None:
     monkeypatch.setattr(nccl_tests, "limit_bytes", lambda options: 20 << 30)
     more = f"all_reduce:{16 << 30},all_gather:{32 << 30}"
-    options = given(collectives="all_reduce,broadcast", more=more, grow=2)
+    options = given(collectives="all_reduce,broadcast", more=more)
     planned = [(name, own) for name, own in nccl_tests.planned(options) if name != "broadcast"]
     runs = [(name, nccl_tests.command(own, name)[2:5:2]) for name, own in planned]
     assert runs[1] == ("all_reduce", [str(16 << 30)] * 2)

@@ -17,8 +17,8 @@ H200 = {"device": "NVIDIA H200", "clock_mhz": 1755.0, "temperature_c": 61.0, "th
         (
             "gemm",
             "TFLOPS",
-            {**H200, "precision": "bf16", "best_shape": "8192x8192x4096", "slowest": True},
-            "bf16, 8192x8192x4096, slowest, NVIDIA H200, 1755 MHz, 61 °C, limited by power cap",
+            {**H200, "precision": "bf16", "best_shape": "8192x8192x4096"},
+            "bf16, 8192x8192x4096, NVIDIA H200, 1755 MHz, 61 °C, limited by power cap",
         ),
         ("gemm", "TFLOPS", {"precision": "fp32", "device": "cpu", "threads": 64}, "fp32, 64 processors"),
         ("hbm", "GB/s", {"array_mib": 4096, "throttled": []}, "read and written, 4096 MiB"),

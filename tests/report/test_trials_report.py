@@ -77,7 +77,7 @@ def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
     # what all of them share needs no words
     assert "streams" not in table
     assert [each for each in subjects if each.removesuffix(", streams 1") in table] == [subjects[0], subjects[2]]
-    assert "(2 single paths or hosts say nothing else than their mean: --all)" in table
+    assert "(2 single paths or hosts are not shown: --all)" in table
     # without a mean each stands for itself
     assert "a -> b" in verdicts_table(judged(many[1:2])[0])
 
@@ -104,7 +104,7 @@ def test_many_paths_that_lose_are_the_worst_ten_until_all_are_asked_for() -> Non
     lost = trial(series=many)
     text, whole = trial_text(lost), trial_text(lost, everything=True)
     assert text.count("\n  worse: nccl a") == 10 and "  worse: 20 more: --all" in text
-    assert "(20 more single paths or hosts differ from their mean: --all)" in text
+    assert "(20 single paths or hosts are not shown: --all)" in text
     assert all(f"worse: nccl {pair}" in whole for pair in pairs) and "--all" not in whole
 
 
@@ -123,7 +123,7 @@ def test_tables_fit_the_terminal() -> None:
 
 def test_undecided_paths_are_told_together() -> None:
     series = tuple(gaining(20, pairs=10 if "mean" in subject else 3, subject=subject) for subject in SUBJECTS)
-    assert "(3 single paths or hosts are undecided: --all)" in trial_text(trial(series=series))
+    assert "(3 single paths or hosts are not shown: --all)" in trial_text(trial(series=series))
     early = trial(series=tuple(gaining(20, pairs=3, size_bytes=1 << size) for size in (10, 20, 30)), complete=False)
     lines = [line for line in trial_text(early).splitlines() if "too few pairs" in line]
     assert len(lines) == 1 and "nccl, 3 paths, hosts or sizes: too few pairs" in lines[0]

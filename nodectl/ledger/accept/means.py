@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.common.few import few
 from nodectl.common.process import processors
-from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.kernel import Boot
 from nodectl.facts.look import Lab
-from nodectl.facts.network import Nic, nics_in
 from nodectl.model.acceptance import GpuIdentity
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
@@ -23,7 +19,7 @@ from nodectl.probes.base import Need
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
-_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "nics", "host_serial")
+_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "host_serial")
 # of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
 _LOOK_S, _TORCH_S, _MEET_S = 0.8, 2.0, 0.5
 # waking GPUs
@@ -36,7 +32,7 @@ class Means:
     """Hold what one host has; None is what it did not tell.
 
     `machine` is the same for hosts of one lab, or containers of one machine. `recorded` names the recording that
-    answers for its hardware. `itself` is the same for one machine that the inventory has by two names.
+    answers for its hardware.
     """
 
     host: str
@@ -54,7 +50,6 @@ class Means:
     recorded: str = ""
     serial: str = ""
     devices: tuple[GpuIdentity, ...] = ()
-    itself: object = None
 
     def has(self, need: Need) -> bool:
         """Return whether the host has it, also if it cannot tell: the step will say why."""
@@ -128,18 +123,6 @@ def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, M
     return {host.name: means[host.name] for host in hosts}
 
 
-def refuse_twins(means: Mapping[str, Means]) -> None:
-    """Raise UsageError if one machine is there by two names: what it tells itself makes the others slow."""
-    names: dict[object, list[str]] = defaultdict(list)
-    for host in means.values():
-        if host.itself is not None:
-            names[host.itself].append(host.host)
-    for twins in names.values():
-        if len(twins) > 1:
-            remedy = f"name it once in the inventory, or: --limit 'all:!{twins[1]}'"
-            raise UsageError(f"{few(twins)} are one machine: its boot and interfaces are the same", remedy)
-
-
 def _means(name: str, facts: Mapping[str, Any]) -> Means:
     gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
     versions = _known(facts, "versions")
@@ -163,7 +146,6 @@ def _means(name: str, facts: Mapping[str, Any]) -> Means:
         recorded=lab.recorded if in_lab else "",
         serial=serial or "",
         devices=_devices(gpus) if isinstance(gpus, Gpus) and not borrowed else (),
-        itself=_itself(boot, nics_in(facts)),
     )
 
 
@@ -179,12 +161,6 @@ def _devices(gpus: Gpus) -> tuple[GpuIdentity, ...]:
         for gpu in gpus.devices
         if gpu.uuid and gpu.uuid.strip("GPU0-")
     )
-
-
-def _itself(boot: object, nics: Mapping[str, Nic]) -> object:
-    """Return None if it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
-    interfaces = tuple(sorted((nic.mac or "", *nic.addresses) for nic in nics.values()))
-    return (boot.boot_id, interfaces) if isinstance(boot, Boot) and interfaces else None
 
 
 def _known(facts: Mapping[str, Any], subject: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
@@ -92,22 +92,11 @@ def _read(node: Node, events: Events) -> ProbeResult:
     measured = events.of("measured")
     measurements = [_measurement(node, events, event) for event in measured]
     findings = [*_wrong(node, measured), *_throttled(node, measured), *_lacking(node, events)]
-    return ProbeResult(tuple(_slowest_marked(measurements)), tuple(findings))
+    return ProbeResult(tuple(measurements), tuple(findings))
 
 
 def _read_bits(node: Node, events: Events) -> ProbeResult:
     return read_bits(node, events) + ProbeResult(findings=tuple(_lacking(node, events)))
-
-
-def _slowest_marked(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
-    """Mark the slowest GPU of a host, which counts: training waits for it."""
-    slowest: dict[object, Measurement] = {}
-    for device in sorted(measurements, key=lambda device: device.value):
-        slowest.setdefault(device.conditions["precision"], device)
-    for device in measurements:
-        alone = len(measurements) < 2 or device.conditions["gpu"] is None
-        is_slowest = device is slowest[device.conditions["precision"]]
-        yield device if alone else device.with_conditions(slowest=is_slowest)
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
@@ -167,9 +156,8 @@ def _lacking(node: Node, events: Events) -> list[Finding]:
 
 
 def _shown(given: Conditions) -> str:
-    slowest = "slowest" if given.get("slowest") else None
     rounds = counted(given["rounds"], "product") if "rounds" in given else None
-    return shown(given, given.get("precision"), given.get("best_shape"), rounds, slowest)
+    return shown(given, given.get("precision"), given.get("best_shape"), rounds)
 
 
 PROBE = Probe(

@@ -33,8 +33,8 @@ class NcclOptions(ProbeOptions):
 
     sizes: Sizes = option(
         Sizes((MIB, 64 * MIB), usual=True),
-        Text("SIZE,…|A..B|A..max", sweep),
-        "Message sizes; A..B by powers of two (A..B*4: of four), A..max up to the memory's limit.",
+        Text("SIZE,…|A..B", sweep),
+        "Message sizes; A..B by powers of two.",
         shown="1MiB,64MiB; of GPUs also those of floors, without GPUs as far as a second carries them",
     )
     collectives: tuple[str, ...] = option((), Text("NAME[,NAME…]", names), f"{', '.join(COLLECTIVES)}.", shown="all")
@@ -149,7 +149,7 @@ def measurements(
 def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
     """Return the sizes at which a verdict is taken: one `large` and one `small`, by case.
 
-    Where the largest size that was asked for was not reached, none is large; nor if a sweep did not reach its limit.
+    Where the largest size that was asked for was not reached, none is large.
     Of the usual sizes nobody asked for one.
     """
     sizes: dict[str, list[int]] = {}
@@ -161,8 +161,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
             verdicts[collective, min(measured)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
         *smaller, largest = sorted(set(options.sizes.bytes))
-        whole = complete and (options.sizes.grow or options.sizes.usual)
-        reached = whole or (not options.sizes.grow and max(measured) > max([0.5 * largest, *smaller]))
+        reached = (complete and options.sizes.usual) or max(measured) > max([0.5 * largest, *smaller])
         if reached:
             verdicts[collective, max(measured)] = "large"
     return verdicts

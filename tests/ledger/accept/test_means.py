@@ -1,25 +1,16 @@
-"""One machine by two names is no two hosts, containers on the same kernel are; and which GPUs a host reports."""
+"""Which GPUs a host reports."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from nodectl.common.resources import recordings_dir
-from nodectl.errors import UsageError
 from nodectl.ledger.accept import means as module
-from nodectl.ledger.accept.means import Means, look, refuse_twins
+from nodectl.ledger.accept.means import look
 from nodectl.model.host import Host
 from nodectl.recordings.folder import read_host
 from nodectl.recordings.source import Answer, CommandsOf
 from nodectl.transport.router import open_transport
-
-
-def test_one_machine_by_two_names_is_refused() -> None:
-    told = {"a": ("boot", "mac 1"), "b": None, "c": None}
-    there = {name: Means(name, itself=itself) for name, itself in told.items()}
-    refuse_twins(there | {"d": Means("d", itself=("boot", "mac 2"))})
-    with pytest.raises(UsageError, match="a, d are one machine"):
-        refuse_twins(there | {"d": Means("d", itself=("boot", "mac 1"))})
 
 
 class _Recorded:

@@ -82,7 +82,7 @@ def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespa
         yield collective, options
     for case in options.more.split(",") if options.more else []:
         collective, _, size = case.partition(":")
-        run_options = argparse.Namespace(**{**vars(options), "sizes": size, "grow": 0})
+        run_options = argparse.Namespace(**{**vars(options), "sizes": size})
         room = limit_bytes(run_options)
         if int(size) > room:
             say(event="left", collective=collective, asked_bytes=int(size), reason="there is room for %d bytes" % room)
@@ -93,10 +93,7 @@ def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespa
 def command(options: argparse.Namespace, program: str, level: str = TIMED) -> List[str]:
     """Return the command of one program over this host's GPUs; for proof one operation."""
     sizes = [int(size) for size in options.sizes.split(",")]
-    least, most, factor = sizes[0], sizes[-1], options.grow or _factor(sizes)
-    if options.grow:
-        most = limit_bytes(options)
-    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(options.gpus)]
+    argv = [program, "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", str(_factor(sizes)), "-g", str(options.gpus)]
     return argv + (["-c", "1", "-n", "20", "-w", "5"] if level == TIMED else ["-c", "0", "-n", "1", "-w", "1"])
 
 

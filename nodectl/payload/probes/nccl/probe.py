@@ -21,12 +21,10 @@ from .group import BUFFERS, Case, Group
 from .log import Log
 
 MAX_ITERATIONS = 1000
-# a sweep up to the memory's limit ends where one operation takes longer: what comes would take twice that
-LONGEST_S = 4.0
 # an operation of a size that nobody asked for takes no longer
 CARRIED_S = 1.0
-# of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
-FREE_PART, SHARED_PART = 0.8, 0.25
+# of the memory that is free, what a size may need
+FREE_PART = 0.8
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
 NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
 
@@ -54,10 +52,7 @@ class Sweep:
 
     def run(self) -> None:
         """Measure every collective at every size."""
-        free = self.group.least(self.group.free_bytes(self.group.neighbours()) / BUFFERS)
-        limit = FREE_PART * free
-        # a GPU is the probe's alone, the memory of a machine is not
-        sizes = self._grown(limit if self.group.device.type == "cuda" else SHARED_PART * free)
+        limit = FREE_PART * self.group.least(self.group.free_bytes(self.group.neighbours()) / BUFFERS)
         last: Dict[str, Tuple[int, float]] = {}
         collectives = self.options.collectives.split(",")
         for number, collective in enumerate(collectives):
@@ -65,7 +60,7 @@ class Sweep:
                 now = time.monotonic()
                 self.part_ends = now + max(0.0, self.ends - now) / (len(collectives) - number)
             self.seen = None
-            for asked in sizes:
+            for asked in self.sizes:
                 size = self._carried(asked, last.get(collective))
                 once = self._tried(collective, size, limit) if size else None
                 if once is None:
@@ -94,12 +89,6 @@ class Sweep:
         else:
             self._tried(collective, size, limit)
 
-    def _grown(self, limit: float) -> List[int]:
-        sizes = list(self.sizes)
-        while self.options.grow and sizes[-1] * self.options.grow <= limit:
-            sizes.append(sizes[-1] * self.options.grow)
-        return sizes
-
     def _tried(self, collective: str, size: int, limit: float) -> Optional[float]:
         """Return how long an operation takes; None where larger sizes of this collective are not worth a try."""
         case = {"collective": collective, "asked_bytes": size}
@@ -115,10 +104,6 @@ class Sweep:
             if not any(word in str(error) for word in UNSUPPORTED_WORDS):
                 raise
             self._say_once(event="unsupported", text=first_line(error), **case)
-            return None
-        if self.options.grow and once > LONGEST_S and size >= self.sizes[-1]:
-            reason = "one operation takes %.0f s here: larger ones were not tried" % once
-            self._say_once(event="cut", reason=reason, collective=collective, asked_bytes=size * self.options.grow)
             return None
         return once
 
@@ -319,7 +304,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         command.add_argument("--seconds", type=float, required=True, help="of a repetition")
         command.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
         command.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
-        command.add_argument("--grow", type=int, default=0, help="the last size times this, up to the memory's limit")
         command.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
     options = parser.parse_args(argv)
     status: int = options.run(options)
