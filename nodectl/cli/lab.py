@@ -22,7 +22,7 @@ from nodectl.lab.base import share_folder
 from nodectl.lab.composed import fleet_of
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe, wardrobe_for
-from nodectl.lab.faults import FAULTS, break_host, heal_hosts, kinds_document, kinds_table
+from nodectl.lab.faults import break_host, heal_hosts, kinds_document, kinds_table
 from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 from nodectl.lab.up import up
 from nodectl.profiles.gpus import is_composed
@@ -117,17 +117,7 @@ def status(app: App, name: str) -> None:
         result(_table(folder, state))
 
 
-class _FaultCommand(click.Command):
-    """Its help lists the kinds that there are."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Add a line for each kind."""
-        with formatter.section("Kinds"):
-            formatter.write_dl([(name, fault.about) for name, fault in FAULTS.items()])
-        super().format_epilog(ctx, formatter)
-
-
-@lab.command(cls=_FaultCommand)
+@lab.command()
 @click.argument("kind", required=False)
 @click.argument("host", required=False)
 @click.option("--list", "listing", is_flag=True, help="List the kinds of faults, and the command that finds each.")
