@@ -94,9 +94,9 @@ class Sweep:
         return all(low < high for low, high in pairwise(values))
 
 
-def table_for(hosts: int, rows: int | None = None, dim: int | None = None, k: int | None = None) -> Table:
+def table_for(hosts: int) -> Table:
     """Return the table that the sweep searches: it grows with the hosts, so that a shard keeps its size."""
-    return Table(rows or _ROWS_A_HOST * hosts, dim or _DIM, k or _K, (_BATCH,))
+    return Table(_ROWS_A_HOST * hosts, _DIM, _K, (_BATCH,))
 
 
 def run_sweep(

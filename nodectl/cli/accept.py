@@ -18,7 +18,6 @@ from nodectl.cli.evidence import take
 from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
     FOLDER,
-    Number,
     OneOf,
     Read,
     force_option,
@@ -61,10 +60,10 @@ class _Options:
         type=Read(duration),
         metavar="SECONDS|30m|8h",
     )
-    tolerance: float | None = option(
+    tolerance: int | None = option(
         "--tolerance",
         "Reject a host that lost so much of its last accepted figures (default: no comparison).",
-        type=Number(0, 100),
+        type=click.IntRange(0, 100),
         metavar="PERCENT",
     )
     dry_run: bool = option("--dry-run", "Print the plan with its times, and start nothing.")

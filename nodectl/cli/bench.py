@@ -25,7 +25,7 @@ from nodectl.articles.preprocess import (
 )
 from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
 from nodectl.articles.retrieval import Table, run_retrieval
-from nodectl.articles.runs import Run, read_paths, read_text
+from nodectl.articles.runs import Run, read_paths
 from nodectl.articles.scaling import (
     MODES,
     SCALING,
@@ -63,9 +63,7 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.terminal import note, terminal_width
-from nodectl.errors import NodectlError, UsageError
-from nodectl.jobs.follow import Line, follow
-from nodectl.jobs.listing import read_jobs
+from nodectl.errors import UsageError
 from nodectl.lab.spec import parse_rate
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.options import duration as as_seconds
@@ -143,43 +141,21 @@ def claims(app: App, article: int | None) -> None:
 def compare(app: App, before: str, after: str) -> None:
     """Compare two ways to train by step time, total time, GPU utilisation and network.
 
-    BEFORE and AFTER are each a file, a folder of files, several of them with commas between, or a job's id: logs with
-    the JSON line that ends a workload's output, or JSON documents of `nodectl bench`. Every result in them is a
-    repetition; the first of one side is paired with the first of the other, so take them in turns. Five make a verdict.
+    BEFORE and AFTER are each a file, a folder of files, or several of them with commas between: logs with the JSON line
+    that ends a workload's output, or JSON documents of `nodectl bench`. Every result in them is a repetition; the first
+    of one side is paired with the first of the other, so take them in turns. Five make a verdict.
     """
-    sections = compared(_runs(app, before), _runs(app, after), judge_all)
+    sections = compared(_runs(before), _runs(after), judge_all)
     app.show("bench-compare", compare_document(sections), compare_text(sections, terminal_width()))
 
 
-def _runs(app: App, given: str) -> list[Run]:
-    parts = [given] if given and Path(given).exists() else [part for part in given.split(",") if part]
-    lost = [part for part in parts if not Path(part).exists()]
+def _runs(given: str) -> list[Run]:
+    parts = [given] if given and Path(given).exists() else given.split(",")
+    if lost := [part for part in parts if not part or not Path(part).exists()]:
+        raise UsageError(f"{', '.join(lost) or repr(given)}: no such file", "name a file or a folder")
     if len({Path(part).resolve() for part in parts}) < len(parts):
         raise UsageError(f"{given} names one file twice, which is one run", "give the file of each run once")
-    if parts and not lost:
-        return read_paths([Path(part) for part in parts])
-    if len(parts) == 1 and "/" not in given:
-        return _runs_of_job(app, given)
-    raise UsageError(f"{', '.join(lost) or repr(given)}: no such file", "name a file, a folder or a job's id")
-
-
-def _runs_of_job(app: App, job_id: str) -> list[Run]:
-    """Read the results of trainings from the output that the job's hosts keep; UsageError if it has none."""
-    try:
-        job = read_jobs(app.transport, app.hosts, app.forks).find(job_id)
-    except NodectlError as error:
-        raise UsageError(f"{job_id}: no such file here, and no job: {error.message}", error.remedy) from error
-    hosts = [host for host in app.hosts if host.name in job.hosts]
-    texts: dict[tuple[str, int | None], str] = {}
-    for event in follow(app.transport, hosts, job.id, once=True):
-        if isinstance(event, Line):
-            source = (event.host, event.local_rank)
-            texts[source] = texts.get(source, "") + event.text + ("" if event.goes_on else "\n")
-    runs = [run for text in texts.values() for run in read_text(text)]
-    if not runs:
-        raise UsageError(f"{job.id}: no result of a training in its output", "give a job that ended by itself")
-    note(f"{job.id}: {len(runs)} of its results")
-    return runs
+    return read_paths([Path(part) for part in parts])
 
 
 def read_rates(text: str) -> tuple[int, ...]:
@@ -208,13 +184,6 @@ class _NetworkSweep:
         type=Read(as_sizes),
         metavar="SIZE",
     )
-    rows: int | None = option(
-        "--rows", "retrieval: rows of the table.  Default: 2000 a host.", type=click.IntRange(1, 2**40)
-    )
-    dim: int | None = option("--dim", "retrieval: values in a row.  Default: 768.", type=click.IntRange(1))
-    k: int | None = option(
-        "--k", "retrieval: number of best rows that each query returns.  Default: 100.", type=click.IntRange(1)
-    )
 
 
 @bench.command("network-sweep")
@@ -230,7 +199,7 @@ def network_sweep(app: App, asked: _NetworkSweep) -> None:
     if asked.gradient is not None and len(asked.gradient) != 1:
         raise UsageError("--gradient takes one size, not several", "write 8MiB")
     training = TrainingOptions(duration_s=asked.duration, gradient_bytes=asked.gradient[0] if asked.gradient else None)
-    options, table_asked = asked.measured.over(app, training), table_for(len(app.hosts), asked.rows, asked.dim, asked.k)
+    options, table_asked = asked.measured.over(app, training), table_for(len(app.hosts))
     sweep, scaled = _sweep(app, options, asked.rates or (), table_asked, force=asked.measured.force)
     table = sweep_table(sweep, terminal_width(), judge_all, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
     document = sweep_document(sweep, judge_all, scaled=scaled)

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import LateHelp
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
@@ -32,19 +31,9 @@ _MOST_REASONS = 8
 _TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
 
 
-def _kinds() -> str:
-    return f"One of: {', '.join(kinds())}."
-
-
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path), default=_DEFAULT)
-@click.option(
-    "--kind",
-    metavar="KIND",
-    cls=LateHelp,
-    ending=_kinds,
-    help="Write an inventory for hosts of this kind, without looking at them.",
-)
+@click.option("--kind", metavar="KIND", help="Write an inventory for hosts of this kind, without looking at them.")
 @click.option(
     "--from",
     "wanted",
@@ -62,7 +51,8 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
     If one cannot be reached, nothing is written, and the exit status is 3.
     """
     if (kind is None) == (not wanted):
-        raise UsageError("give either --kind or --from", f"nodectl init --from HOST,… or --kind KIND ({_kinds()})")
+        remedy = f"nodectl init --from HOST,… or --kind KIND (one of: {', '.join(kinds())})"
+        raise UsageError("give either --kind or --from", remedy)
     notes: tuple[str, ...] = ()
     if kind is not None:
         draft = kind_named(kind).draft(kind)

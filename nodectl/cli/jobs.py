@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds, argument, option, option_group, output_option, seconds_ago, takes, text_option
+from nodectl.cli.options import Seconds, argument, option, option_group, output_option, takes, text_option
 from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
@@ -131,7 +130,7 @@ def list_(app: App, write: Path | None) -> None:
 
 
 @jobs.command()
-@click.argument("job", default="last", shell_complete=completing.job)
+@click.argument("job", default="last")
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
@@ -141,7 +140,7 @@ def show(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job", default="last", shell_complete=completing.job)
+@click.argument("job", default="last")
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended, or what a running one waits for.
@@ -196,14 +195,10 @@ class _Logs:
     tail: int | None = option(
         "--tail", "Print the last N lines of each host, and what follows.", type=click.IntRange(0), metavar="N"
     )
-    since: str | None = option(
-        "--since", "Print what came since 90s, 15m, 2h or 1d ago, 2026-11-23T04:00, or 04:00.", metavar="TIME"
-    )
-    names: tuple[str, ...] = option(
-        "--host", "Print the output of this host only; may be repeated.", metavar="NAME", shell_complete=completing.host
-    )
+    since: float | None = option("--since", "Print what came in the last 90s, 15m or 2h.", type=Seconds(0))
+    names: tuple[str, ...] = option("--host", "Print the output of this host only; may be repeated.", metavar="NAME")
     rank: int | None = option("--rank", "Print the output of this rank only.", type=click.IntRange(0), metavar="R")
-    job: str = argument(default="last", shell_complete=completing.job)
+    job: str = argument(default="last")
 
 
 @jobs.command()
@@ -214,11 +209,10 @@ def logs(app: App, asked: _Logs) -> None:
     """Show the output of all ranks, each line with its host."""
     if asked.tail is not None and asked.since is not None:
         raise UsageError("--tail and --since exclude each other: each says where the output begins", "give one of them")
-    since_s = None if asked.since is None else seconds_ago(asked.since)
     listing, selected = _find(app, asked.job)
     chosen, local_rank = _chosen(selected, asked.names, asked.rank)
     hosts = [host for host in _members(app, selected) if host.name in chosen]
-    start = Start(asked.tail, local_rank, since_s)
+    start = Start(asked.tail, local_rank, asked.since)
     silent = follow_output(app, hosts, selected.id, start=start, once=not asked.following)
     if silent:
         note(f"the output is incomplete: {fold(silent)} stopped answering before the end")
@@ -252,7 +246,7 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
     metavar="N",
     help="Lines of each host that are shown first.",
 )
-@click.argument("job", default="last", shell_complete=completing.job)
+@click.argument("job", default="last")
 @click.pass_obj
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
@@ -282,7 +276,7 @@ class _Watch:
         metavar="REGEX",
     )
     quiet_s: float = option("--quiet", _QUIET_HELP, type=Seconds(1), default=300.0, metavar="TIME")
-    job: str = argument(default="last", shell_complete=completing.job)
+    job: str = argument(default="last")
 
 
 @jobs.command()
@@ -308,7 +302,7 @@ def watch(app: App, asked: _Watch) -> None:
 
 
 @jobs.command()
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job")
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running.
@@ -325,7 +319,7 @@ def stop(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job", nargs=-1, shell_complete=completing.job)
+@click.argument("job", nargs=-1)
 @click.pass_obj
 def clean(app: App, job: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, if none is named)."""

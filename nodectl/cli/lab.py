@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import option, option_group, options, takes
 from nodectl.cli.terminal import emit_json, note, result
@@ -23,7 +22,7 @@ from nodectl.lab.base import share_folder
 from nodectl.lab.composed import fleet_of
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe, wardrobe_for
-from nodectl.lab.faults import FAULTS, break_host, heal_hosts, kinds_document, kinds_table
+from nodectl.lab.faults import break_host, heal_hosts, kinds_document, kinds_table
 from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 from nodectl.lab.up import up
 from nodectl.profiles.gpus import is_composed
@@ -36,7 +35,6 @@ _name_option = click.option(
     "--name",
     default="lab",
     show_default=True,
-    shell_complete=completing.one_of(completing.labs),
     help="Name of the lab; several may be up.",
 )
 _name_and_yes = options(_name_option, click.option("--yes", is_flag=True, help="Use sudo without asking."))
@@ -58,7 +56,6 @@ class _Options:
         "--as",
         "Let the hosts answer as a recording does: a folder, a bundled one, or GPUs: '4 x rtx4090'.",
         metavar="RECORDING",
-        shell_complete=completing.one_of(completing.recordings, files=True),
     )
 
 
@@ -120,19 +117,9 @@ def status(app: App, name: str) -> None:
         result(_table(folder, state))
 
 
-class _FaultCommand(click.Command):
-    """Its help lists the kinds that there are."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Add a line for each kind."""
-        with formatter.section("Kinds"):
-            formatter.write_dl([(name, fault.about) for name, fault in FAULTS.items()])
-        super().format_epilog(ctx, formatter)
-
-
-@lab.command(cls=_FaultCommand)
-@click.argument("kind", required=False, shell_complete=completing.one_of(completing.faults))
-@click.argument("host", required=False, shell_complete=completing.host)
+@lab.command()
+@click.argument("kind", required=False)
+@click.argument("host", required=False)
 @click.option("--list", "listing", is_flag=True, help="List the kinds of faults, and the command that finds each.")
 @_name_and_yes
 @click.pass_obj
@@ -151,8 +138,8 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
 
 
 @lab.command()
-@click.argument("host", required=False, shell_complete=completing.host)
-@click.argument("kind", required=False, shell_complete=completing.one_of(completing.faults))
+@click.argument("host", required=False)
+@click.argument("kind", required=False)
 @_name_and_yes
 def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
     """Undo the faults of HOST (or one KIND of them), or of all hosts."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.nodeset import unfolded
@@ -40,7 +39,7 @@ def list_(app: App) -> None:
 
 
 @ledger.command()
-@click.argument("host", metavar="HOST", shell_complete=completing.host)
+@click.argument("host", metavar="HOST")
 @click.pass_obj
 def show(app: App, host: str) -> None:
     """Show the history of a host: what was found, who cordoned it and why, its return, GPUs that were replaced."""
@@ -53,7 +52,7 @@ def show(app: App, host: str) -> None:
 
 
 @ledger.command()
-@click.argument("host", metavar="HOST", shell_complete=completing.host)
+@click.argument("host", metavar="HOST")
 @click.option(
     "--reason", required=True, metavar="TEXT", help="The reason, which is shown wherever the host is left out."
 )
@@ -72,7 +71,7 @@ def cordon(app: App, host: str, reason: str) -> None:
 
 
 @ledger.command("return")
-@click.argument("host", metavar="HOST", shell_complete=completing.host)
+@click.argument("host", metavar="HOST")
 @click.option(
     "--without-proof", is_flag=True, help="Return it although what failed has not passed since; this is recorded."
 )

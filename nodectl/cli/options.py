@@ -6,8 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
@@ -15,11 +14,9 @@ from typing import Any, TypeVar, cast, dataclass_transform, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
-from nodectl.errors import UsageError
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -34,15 +31,6 @@ WORKLOADS = tuple(
 
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"([-+]?[0-9.]{1,20}(?:e[-+]?[0-9]{1,3})?) ?(ms|s|m|h|)", re.IGNORECASE)
-
-
-class Number(click.FloatRange):
-    """A number in a range; NaN, which lies in every range of click's, is none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
-        number = float(super().convert(value, param, ctx))
-        return self.fail(f"{value!r} is not a number", param, ctx) if math.isnan(number) else number
 
 
 class Seconds(click.FloatRange):
@@ -60,35 +48,6 @@ class Seconds(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a time; write 0.5, 500ms, 30s or 5m", param, ctx)
         return float(super().convert(number, param, ctx))
-
-
-_AGO_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?")
-
-
-def seconds_ago(text: str, now: datetime | None = None) -> float:
-    """Return how long ago that was; UsageError for what is no such moment, or still to come."""
-    now = now or datetime.now().astimezone()
-    if ago := _AGO.fullmatch(text):
-        return float(ago[1]) * _AGO_S[ago[2]]
-    try:
-        moment = _moment(text, now)
-    except ValueError:
-        raise UsageError(f"--since {text}: not a time", "say 90s, 15m, 2h, 1d, 2026-11-23T04:00 or 04:00") from None
-    if moment > now:
-        raise UsageError(f"--since {text}: that is still to come")
-    return (now - moment).total_seconds()
-
-
-def _moment(text: str, now: datetime) -> datetime:
-    """In the zone of `now` where it says no other."""
-    if not _CLOCK.fullmatch(text):
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
-    hour, minute, *second = map(int, text.split(":"))
-    today = now.replace(hour=hour, minute=minute, second=second[0] if second else 0, microsecond=0)
-    return today if today <= now else today - timedelta(days=1)
 
 
 class OneOf(click.Choice[str]):
@@ -116,34 +75,11 @@ class Read(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class LateHelp(click.Option):
-    """An option whose help ends with the text of `ending`, which is called only when the help is shown."""
-
-    def __init__(self, *declarations: Any, ending: Callable[[], str], **attributes: Any) -> None:
-        super().__init__(*declarations, **attributes)
-        self.ending = ending
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option and its help with its ending."""
-        record = super().get_help_record(ctx)
-        return record and (record[0], f"{record[1]}  {self.ending()}".strip())
-
-
-def profile_names(kind: str) -> str:
-    """Return `One of: stock, …`, for the help of an option that takes profiles of that kind."""
-    from nodectl.profiles.load import find_profiles
-
-    return f"One of: {', '.join(find_profiles(kind))}."
-
-
 def profile_option(kind: str, **attributes: Any) -> Callable[[_Command], _Command]:
     """Return `--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
     return click.option(
         f"--{kind}",
-        cls=LateHelp,
-        ending=partial(profile_names, kind),
         metavar="NAME",
-        shell_complete=completing.one_of(completing.profiles(kind)),
         **attributes,
     )
 
@@ -263,11 +199,10 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "metavar": "INVENTORY",
         "help": "Any Ansible inventory; may be repeated.",
     },
-    ("-l", "--limit"): {"metavar": "PATTERN", "shell_complete": completing.pattern, "help": "Ansible host pattern."},
+    ("-l", "--limit"): {"metavar": "PATTERN", "help": "Ansible host pattern."},
     ("--replay",): {
         "metavar": "DIR",
         "type": click.Path(file_okay=False),
-        "shell_complete": completing.one_of(completing.recordings, files=True),
         "help": "Read a recording instead of hosts.",
     },
     ("--output",): {"type": OneOf(_FORMS), "metavar": "FORM", "help": "table (default), json, junit or prometheus."},
@@ -329,8 +264,7 @@ def _hidden(names: tuple[str, ...], *, is_group: bool) -> click.Option:
         # another inventory brings other settings, which are the defaults of the options read after it
         is_eager="--inventory" in names,
         expose_value=False,
-        # a TAB offers them
-        hidden=not completing.completes(),
+        hidden=True,
         # NODECTL_OUTPUT is the root's to read, not NODECTL_EXEC_OUTPUT a command's
         allow_from_autoenv=False,
     )

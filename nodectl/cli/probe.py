@@ -12,7 +12,6 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned
-from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
@@ -46,9 +45,10 @@ class ProbeGroup(click.Group):
     """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does, the probe's name before all options."""
-        # a TAB asks what may stand first
-        return super().parse_args(ctx, args if ctx.resilient_parsing else _name_first(args))
+        """Parse as click does; options alone are those of `quick`."""
+        names = {probe.name for probe in listed()} | set(GROUPS)
+        is_quick = not args or (args[0].startswith("-") and not names.intersection(args) and args[0] not in _HELP)
+        return super().parse_args(ctx, [QUICK, *args] if is_quick and not ctx.resilient_parsing else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the probes."""
@@ -59,7 +59,7 @@ class ProbeGroup(click.Group):
         (first, *others) = chosen(cmd_name)
         several = others or cmd_name != first.name
         command = output_option("table", "json", "prometheus")(_several(cmd_name) if several else _single(first))
-        return with_examples(take_global_options(command), f"probe {cmd_name}")
+        return take_global_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the probes and the groups."""
@@ -85,28 +85,6 @@ def probe() -> None:
     Pairs run in rounds in which no host is in two pairs.  Exit status 1: something failed; 3: something could not be
     reached or told.
     """
-
-
-def _name_first(args: Sequence[str]) -> list[str]:
-    """Move the probe's name before all options: `probe --budget 60 tcp` is `probe tcp --budget 60`."""
-    before: list[str] = []
-    rest, flags = list(args), _flags()
-    while rest and rest[0].startswith("-") and rest[0] != "--":
-        word = rest.pop(0)
-        before.append(word)
-        is_whole = word in flags or "=" in word or (word[1] != "-" and len(word) > 2)
-        if rest and not is_whole:
-            before.append(rest.pop(0))
-    if not rest and any(word in _HELP for word in before):
-        return ["--help"]
-    return [*(rest[:1] or [QUICK]), *before, *rest[1:]]
-
-
-def _flags() -> set[str]:
-    """Return the options of a probe's command that take no value; those that probes declare all take one."""
-    command = take_global_options(_Command("", params=[*_of_the_run()]))
-    options = [param for param in command.params if isinstance(param, click.Option) and (param.is_flag or param.count)]
-    return {*_HELP, *(name for option in options for name in [*option.opts, *option.secondary_opts])}
 
 
 class _Command(click.Command):

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note
@@ -51,7 +50,7 @@ def list_(app: App) -> None:
 
 
 @profile.command()
-@click.argument("name", shell_complete=completing.one_of(completing.profiles()))
+@click.argument("name")
 @click.pass_obj
 def show(app: App, name: str) -> None:
     """Show each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from.
@@ -78,8 +77,8 @@ def show(app: App, name: str) -> None:
 
 
 @profile.command()
-@click.argument("first", shell_complete=completing.one_of(completing.profiles()))
-@click.argument("second", shell_complete=completing.one_of(completing.profiles()))
+@click.argument("first")
+@click.argument("second")
 @click.pass_obj
 def diff(app: App, first: str, second: str) -> None:
     """Show what differs between two profiles of one kind."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import click
+
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note, result, safe
+from nodectl.cli.terminal import note, result, safe, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.provision.events import ProvisionRun, TaskEvent
 from nodectl.provision.run import ProvisionRequest, provision
+
+_CLEAR_LINE = "\r\x1b[K"
 
 
 def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: Any) -> ProvisionRun:
@@ -20,62 +23,48 @@ def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: 
     names = names or [host.name for host in app.hosts]
     forks = min(app.forks, max(len(names), 1))
     request = ProvisionRequest(playbook, app.inventory.sources, limit, forks=forks, access=app.access, **options)
-    return play(request, names)
+    return play(request)
 
 
-def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
-    """Run the request on the hosts of these names: on a terminal a live line a host, else a line for each change."""
-    if not sys.stderr.isatty():
-        changes = _Changes()
-        try:
-            return provision(request, changes.add)
-        finally:
-            changes.flush()
-    request.access.answers()  # asked for before the live lines, which would be drawn over the question
-    with _live(names) as on_event:
-        return provision(request, on_event)
+def play(request: ProvisionRequest) -> ProvisionRun:
+    """Run the request: a line for each change, and on a terminal the name of the task that runs."""
+    live = sys.stderr.isatty()
+    if live:
+        request.access.answers()  # before the line of the task, which would be drawn over the question
+    changes = _Changes(live=live)
+    try:
+        return provision(request, changes.add)
+    finally:
+        changes.flush()
 
 
 class _Changes:
     """Prints a line for each task that changed a host or failed, after all hosts have run it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, live: bool) -> None:
+        self._live = live
         self._hosts: dict[tuple[str, str], list[str]] = {}
 
     def add(self, event: TaskEvent) -> None:
         if event.outcome == "start":
             self.flush()
+            if self._live:
+                click.echo(safe(event.task)[: terminal_width() - 1], nl=False, err=True)
         elif event.diff:
+            self._clear()
             note(f"{event.host}:\n{event.diff}")
         elif event.outcome in ("changed", "failed", "unreachable"):
             self._hosts.setdefault((event.outcome, event.task), []).append(event.host)
 
     def flush(self) -> None:
+        self._clear()
         for (outcome, task), hosts in self._hosts.items():
             note(f"{fold(hosts)}  {outcome:11}  {task}")
         self._hosts.clear()
 
-
-@contextmanager
-def _live(names: Sequence[str]) -> Iterator[Callable[[TaskEvent], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.fields[host]}"), TextColumn("{task.completed:.0f} tasks"))
-    console = Console(stderr=True)
-    with Progress(*columns, BarColumn(8), TextColumn("{task.description}"), console=console) as progress:
-        rows = {name: progress.add_task("", host=name, total=None) for name in names}
-        current = progress.add_task("", host="", total=None, visible=len(names) > 1)
-
-        def on_event(event: TaskEvent) -> None:
-            if event.outcome == "start":
-                progress.update(current, description=event.task)
-            elif event.diff:
-                progress.console.print(safe(f"{event.host}:\n{event.diff}"), markup=False, highlight=False)
-            elif event.host in rows:
-                progress.update(rows[event.host], advance=1, description=f"{event.outcome}  {event.task}")
-
-        yield on_event
+    def _clear(self) -> None:
+        if self._live:
+            click.echo(_CLEAR_LINE, nl=False, err=True)
 
 
 def tallies(run: ProvisionRun) -> dict[str, dict[str, int]]:

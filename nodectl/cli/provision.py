@@ -6,7 +6,6 @@ from contextlib import nullcontext
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.evidence import keep_evidence
 from nodectl.cli.measuring import alone
@@ -28,13 +27,11 @@ class _Options:
         "-t --tags",
         "Run only these roles; may be repeated.",
         metavar="ROLE",
-        shell_complete=completing.several_of(completing.role_names),
     )
     skip_tags: tuple[str, ...] = option(
         "--skip-tags",
         "Run all roles but these.",
         metavar="ROLE",
-        shell_complete=completing.several_of(completing.role_names),
     )
     allow_reboot: bool = option("--allow-reboot", "Reboot a host, one at a time, where a change needs it.")
     upgrade: bool = option(

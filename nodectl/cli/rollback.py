@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
@@ -31,7 +30,6 @@ class _Options:
         "Go back to the state that RUN left, or to `start`, before nodectl's first change.",
         metavar="RUN",
         default="",
-        shell_complete=completing.one_of(completing.provision_runs),
     )
     list_: bool = option("--list", "Show the runs that the hosts hold records of.")
     packages: bool = option("--packages", "Also take back the packages of the GPU driver.")

@@ -19,8 +19,6 @@ from click.core import ParameterSource
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.completing import complete, completes
-from nodectl.cli.guide import by_task, epilog, with_examples
 from nodectl.cli.options import global_options, take_global_options
 from nodectl.common.paths import unwritable_state
 from nodectl.common.spelling import meant
@@ -29,7 +27,6 @@ from nodectl.errors import UnreachableError
 # a full disk, a file system that is read-only or fails, no more files for this process
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 _FORBIDDEN = {errno.EACCES, errno.EPERM}
-_DECLARES = re.compile(r"^@click\.(command|group)\b", re.MULTILINE)
 # the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
 
@@ -48,6 +45,14 @@ def commands() -> dict[str, str]:
     return helps
 
 
+# heading → its commands, in the order in which one needs them
+TASKS = {
+    "Start": ("doctor", "init", "hostkeys", "sudoers", "lab"),
+    "Provision and tune": ("provision", "rollback", "profile", "tune"),
+    "Look and measure": ("health", "facts", "topology", "exec", "record", "parse", "probe", "accept", "bench"),
+    "Train": ("launch", "jobs", "export"),
+    "Keep and show": ("ledger", "history", "report", "metrics"),
+}
 # what goes on, with a warning, if nothing can be kept; and what is nothing without what is kept
 _WITHOUT_STATE = frozenset(
     ("bench", "exec", "export", "facts", "health", "hostkeys", "init", "jobs", "probe", "record", "report", "topology")
@@ -72,7 +77,7 @@ class LazyGroup(click.Group):
             return None
         members = vars(import_module(f"nodectl.cli.{cmd_name}")).values()
         (command,) = (each for each in members if isinstance(each, click.Command) and each.name == cmd_name)
-        return with_examples(take_global_options(command), cmd_name)
+        return take_global_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -84,7 +89,7 @@ class LazyGroup(click.Group):
             raise
         except click.UsageError as error:
             # click asks the commands that are imported, and none is
-            if hint := meant(args[0], commands()) or _undeclared(args[0]):
+            if hint := meant(args[0], commands()):
                 raise click.UsageError(f"No such command {args[0]!r}. {hint}".rstrip(), ctx) from error
             raise
 
@@ -104,22 +109,13 @@ class LazyGroup(click.Group):
         """List the commands by task."""
         helps = commands()
         width = max(map(len, helps))
-        for heading, names in by_task(helps).items():
+        for heading, names in TASKS.items():
             with formatter.section(heading):
                 formatter.write_dl([(f"{name:<{width}}", helps[name]) for name in names])
 
 
-def _undeclared(name: str) -> str:
-    """Return why the file that is called so is no command: it holds one, and its first line does not say so."""
-    path = Path(__file__).with_name(f"{name}.py")
-    if not path.is_file() or not _DECLARES.search(path.read_text(encoding="utf-8")):
-        return ""
-    return f'nodectl/cli/{path.name} is one if its first line is """`nodectl {name}`: What it does."""'
-
-
 @click.group(
     cls=LazyGroup,
-    epilog=epilog(""),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NODECTL"},
 )
 @global_options
@@ -167,8 +163,6 @@ def run(argv: Sequence[str] | None = None) -> None:
     from nodectl.errors import NodectlError
 
     _keep_home()
-    if completes():
-        complete(cli)
     try:
         status = cli.main(args=None if argv is None else list(argv), prog_name="nodectl", standalone_mode=False)
     except click.NoSuchOption as error:

@@ -25,11 +25,6 @@ def note_jobs(fleet: str, ids: Iterable[str], *, started: bool = False) -> None:
                 replace_file(place, json.dumps(kept))
 
 
-def seen_jobs(fleet: str) -> list[str]:
-    """Return the ids of jobs that were listed here, the newest first."""
-    return _read(_place(fleet))
-
-
 def started_jobs(fleet: str) -> list[str]:
     """Return the ids of jobs that `launch` started from here, the newest first."""
     return _read(_place(fleet, "started"))

@@ -3,15 +3,14 @@
 The last part is a host's own: between its birth and its sshd it makes itself a machine of its own.
 """
 
-import asyncio
 import json
 import os
-import platform
 import resource
 import shutil
 import signal
 import socket
 import sys
+import time
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
@@ -254,7 +253,11 @@ def _expect_silence(ready: int) -> None:
 
 
 def _wait_for_answers(state: LabState) -> None:
-    silent = asyncio.run(_silent_hosts([host.address for host in state.hosts], _ANSWER_S))
+    """Return once every host has shown its SSH banner."""
+    silent, deadline = [host.address for host in state.hosts], time.monotonic() + _ANSWER_S
+    while silent and time.monotonic() < deadline:
+        silent = [address for address in silent if not _greets(address)]
+        time.sleep(_RETRY_S)
     if silent:
         raise LabError(
             f"{len(silent)} of {len(state.hosts)} hosts did not answer on port 22: {', '.join(silent[:5])}",
@@ -262,34 +265,20 @@ def _wait_for_answers(state: LabState) -> None:
         )
 
 
-async def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
-    """Return the addresses that showed no SSH banner within `timeout_s`."""
-    greetings = {address: asyncio.create_task(_greeting(address)) for address in addresses}
-    await asyncio.wait(greetings.values(), timeout=timeout_s)
-    return sorted(address for address, greeting in greetings.items() if not greeting.done())
+def _greets(address: str) -> bool:
+    with suppress(OSError), socket.create_connection((address, _SSH_PORT), 1.0) as connection:
+        return connection.recv(64).startswith(b"SSH-")
+    return False
 
 
-async def _greeting(address: str) -> None:
-    """Return once sshd has shown its banner there."""
-    while True:
-        with suppress(OSError):  # refused: sshd does not listen yet
-            reader, writer = await asyncio.open_connection(address, _SSH_PORT)
-            banner = await reader.read(64)
-            writer.close()
-            if banner.startswith(b"SSH-"):
-                return
-        await asyncio.sleep(_RETRY_S)
-
-
-# program: package by family of distributions
+# program → package of Debian
 _PACKAGES = {
-    "sshd": {"debian": "openssh-server", "fedora": "openssh-server", "arch": "openssh", "suse": "openssh-server"},
-    "ssh": {"debian": "openssh-client", "fedora": "openssh-clients", "arch": "openssh", "suse": "openssh-clients"},
-    "ip": {"debian": "iproute2", "fedora": "iproute", "arch": "iproute2", "suse": "iproute2"},
-    "tc": {"debian": "iproute2", "fedora": "iproute-tc", "arch": "iproute2", "suse": "iproute2"},
-    "mkfs.ext4": {"debian": "e2fsprogs", "fedora": "e2fsprogs", "arch": "e2fsprogs", "suse": "e2fsprogs"},
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "mkfs.ext4": "e2fsprogs",
 }
-_INSTALL = {"debian": "apt-get install", "fedora": "dnf install", "arch": "pacman -S", "suse": "zypper install"}
 
 
 def _require(spec: LabSpec) -> None:
@@ -299,22 +288,10 @@ def _require(spec: LabSpec) -> None:
     wanted += ["mkfs.ext4"] if spec.disk_bytes else []
     missing = [name for name in wanted if not (Path(SSHD).exists() if name == "sshd" else shutil.which(name))]
     if missing:
-        family = _distribution_family()
-        packages = sorted({_PACKAGES[name][family] for name in missing})
-        raise LabError(f"this machine has no {', '.join(missing)}", f"{_INSTALL[family]} {' '.join(packages)}")
+        packages = " ".join(sorted({_PACKAGES[name] for name in missing}))
+        raise LabError(f"this machine has no {', '.join(missing)}", f"install Debian's {packages}, or what has it here")
     if "overlay" not in Path("/proc/filesystems").read_text(encoding="utf-8"):
         raise LabError("this kernel has no overlay file system", "modprobe overlay")
-
-
-def _distribution_family() -> str:
-    """Return `debian`, `fedora`, `arch` or `suse`; debian if it cannot be told."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return "debian"
-    families = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in _INSTALL}
-    names = f"{release['ID']} {release.get('ID_LIKE', '')}".split()
-    return next((families[word] for word in names if word in families), "debian")
 
 
 def become(plan: HostPlan, ready: int, go: int) -> NoReturn:

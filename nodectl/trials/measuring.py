@@ -14,7 +14,7 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
-from nodectl.probes.registry import AnyProbe, declarations
+from nodectl.probes.registry import AnyProbe
 from nodectl.transport.base import Call, CallTransport, Transport
 from nodectl.trials.verdict import MIN_PAIRS
 
@@ -140,15 +140,6 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
             f"{MIN_PAIRS} pairs take at least {time_text(least_s)} here, and {time_text(max(0.0, left_s))} are left",
             "give more time with --budget, fewer --probes or a shorter --duration; nothing was changed",
         )
-
-
-def trial_defaults(field: str) -> dict[str, object]:
-    """Return what each probe takes for one of its options in a trial, by the probe's name.
-
-    Not those that leave it open.
-    """
-    values = {probe.name: getattr(probe.trial_options, field, None) for probe in declarations().values()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def silent(_: str) -> None:

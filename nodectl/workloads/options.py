@@ -30,12 +30,12 @@ _CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES}
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
     """Return settings from the command line; argparse ends the program (2) on a wrong one."""
     parser = _parser(workload)
-    workload_options = _own_names(workload)
-    parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
+    # a preset gives the other options their defaults
+    parser.set_defaults(**workload.presets.get(parser.parse_args(arguments).preset, {}))
     given = vars(parser.parse_args(arguments))
-    common = {name: value for name, value in given.items() if name not in workload_options}
-    own = argparse.Namespace(**{name: given[name] for name in sorted(workload_options)})
-    settings = Settings(**common, own=own)
+    common = {field.name for field in fields(Settings)}
+    own = argparse.Namespace(**{name: given[name] for name in sorted(given.keys() - common)})
+    settings = Settings(**{name: value for name, value in given.items() if name in common}, own=own)
     try:
         workload.check(settings)
         dynamic_batch.of(settings)
@@ -61,20 +61,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (--help tells all options)\n")
-
-
-def _preset_of(arguments: Sequence[str] | None) -> str | None:
-    """Read first, since it gives the other options their defaults; errors are left to the real reading."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--preset", nargs="?")
-    name: str | None = first.parse_known_args(arguments)[0].preset
-    return name
-
-
-def _own_names(workload: Workload) -> frozenset[str]:
-    only = argparse.ArgumentParser(add_help=False)
-    workload.add_options(only)
-    return frozenset(vars(only.parse_args([])))
 
 
 def _parser(workload: Workload) -> argparse.ArgumentParser:

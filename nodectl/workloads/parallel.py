@@ -276,7 +276,9 @@ def make(name: str, workload: Workload, settings: Settings, group: Ranks, precis
 def make_optimizer(settings: Settings, parameters: Any) -> Any:
     """Return what changes these weights."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
-    more = {"momentum": settings.momentum} if settings.optimizer == "sgd" else {}
+    more: dict[str, Any] = {"momentum": settings.momentum} if settings.optimizer == "sgd" else {}
+    if settings.fused:
+        more["fused"] = True
     return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay, **more)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -280,7 +279,6 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         _tell(group, training.strategy.notice)
     clock = Clock(group.device, training.total_steps - begun_at)
     usage = Usage(group, training.precision)
-    wish = Wish(group)
     feed = Feed(training.data, settings, group.device)
     arriving = feed.steps(training.plan())
     while training.step < training.total_steps:
@@ -291,35 +289,16 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         samples, parts = next(arriving)
         loss = training.train_step(parts)
         clock.stop(samples * training.strategy.data_size, feed.waited_s - waited_s)
-        wished = False
         if training.step == 1 or _due(training, settings.log_every):
             note_loss(training, training.strategy.mean_loss(loss), clock)
-            wished = wish.is_shared()
             if adapted(training, clock):
                 arriving = feed.steps(training.plan())
         if training.is_epoch_over or training.step == training.total_steps:
             note_figures(training)
-        if wished or _due(training, settings.checkpoint_every):
+        if _due(training, settings.checkpoint_every):
             save(training)
     usage.stop()
     _tell(group, json.dumps(summary(training, clock, usage, begun_at)))
-
-
-class Wish:
-    """For a checkpoint out of turn, said by SIGUSR1 to any rank; all ranks ask at the same step, and get one answer."""
-
-    def __init__(self, group: ranks.Ranks) -> None:
-        self._group = group
-        self._said = False
-        signal.signal(signal.SIGUSR1, self._say)
-
-    def _say(self, *_: object) -> None:
-        self._said = True
-
-    def is_shared(self) -> bool:
-        """Return whether a rank was asked since the last call; every rank must call it."""
-        asked, self._said = self._said, False
-        return self._group.mean(torch.tensor(float(asked), device=self._group.device)) > 0
 
 
 def _due(training: Training, every: int) -> bool:

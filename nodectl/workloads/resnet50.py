@@ -96,9 +96,10 @@ _declared: list[Any] = []
 class Shown(Data):
     """Pictures as the network sees them: normalised, and cropped and flipped by chance where they are trained on."""
 
-    def __init__(self, pictures: Pictures, description: str, seed: int | None) -> None:
+    def __init__(self, pictures: Pictures, description: str, seed: int | None, *, channels_last: bool = False) -> None:
         """`seed` of the crops and flips; None shows the pictures as they are."""
         self.pictures, self.words, self.seed = pictures, description, seed
+        self._format = torch.channels_last if channels_last else torch.contiguous_format
         self._mean = torch.tensor(MEAN).view(-1, 1, 1)
         self._deviation = torch.tensor(DEVIATION).view(-1, 1, 1)
 
@@ -112,7 +113,7 @@ class Shown(Data):
         if self.seed is not None:
             pixels = shifted(pixels, chances(self.seed, epoch, where))
         shown = pixels.to(torch.float32).div_(255).sub_(self._mean).div_(self._deviation)
-        return shown.contiguous(), self.pictures.labels[where]
+        return shown.contiguous(memory_format=self._format), self.pictures.labels[where]
 
 
 def chances(seed: int, epoch: int, indices: torch.Tensor) -> torch.Tensor:
@@ -183,6 +184,8 @@ class ResNet(Workload):
             help="folder with cifar-10-batches-py; without it there, pictures are synthetic",
         )
 
+        parser.add_argument("--channels-last", action="store_true", help="colours of a pixel lie side by side")
+
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its depth."""
         return {"layers": settings.own.layers}
@@ -196,8 +199,9 @@ class ResNet(Workload):
         description = _PUBLISHED
         if published is None:
             published, description = synthetic(settings.samples, settings.seed), "synthetic pictures"
-        self._test = Shown(published.test, description, None)
-        return Shown(published.training, description, settings.seed)
+        last = settings.own.channels_last
+        self._test = Shown(published.test, description, None, channels_last=last)
+        return Shown(published.training, description, settings.seed, channels_last=last)
 
     def model(self, settings: Settings) -> nn.Module:
         """torchvision's, with ten outputs and weights of its own drawing."""
@@ -205,7 +209,7 @@ class ResNet(Workload):
         layers = settings.own.layers
         kind = resnet.Bottleneck if layers >= _BOTTLENECKS_FROM else resnet.BasicBlock
         model: nn.Module = resnet.ResNet(kind, list(_STAGES[layers]), num_classes=CLASSES)
-        return model
+        return model.to(memory_format=torch.channels_last) if settings.own.channels_last else model
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Cross entropy."""

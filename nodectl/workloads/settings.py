@@ -18,7 +18,7 @@ _NOT_THE_COURSE = (
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
 # what rounds otherwise, and else changes nothing that is learned
-ROUNDING = ("compile", "bucket_mb")
+ROUNDING = ("fused", "compile", "bucket_mb")
 
 
 class Refused(SystemExit):
@@ -101,6 +101,7 @@ class Settings:
     )
     device: str = _option(COMPUTED, "auto", "auto: a GPU where there is one", ("auto", "cpu", "cuda"))
     parallel: str = _option(COMPUTED, "auto", "auto: ddp over several ranks, else single")
+    fused: bool = _option(COMPUTED, False, "the optimizer is one kernel for all weights")
     offload: str = _option(
         COMPUTED,
         "none",

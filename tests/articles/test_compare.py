@@ -206,4 +206,4 @@ def test_the_command(nodectl: Cli, tmp_path: Path) -> None:
     twice = nodectl("bench", "compare", f"{one},{one}", three, check=False)
     assert twice.returncode == 2 and "names one file twice" in twice.stderr
     lost = nodectl("bench", "compare", one, "", check=False)
-    assert lost.returncode == 2 and "'': no such file" in lost.stderr
+    assert lost.returncode == 2 and ": no such file" in lost.stderr

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from nodectl.cli.app import App
-from nodectl.cli.guide import examples_of
 from nodectl.cli.options import _GLOBAL
 from nodectl.cli.root import cli, root_context
-from tests.cli.test_guide import FILES, app, walk
+from tests.cli.test_help import app, walk
 
 # an option's name → the words of its value; flags have none
 VALUES: dict[str, tuple[str, ...]] = {
@@ -30,9 +27,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--private-key": ("key",),
 }
 COMMANDS = dict(walk(root_context(app())))
-# one of each depth is asked about all options; of the others two tell: one that is taken, one that may be refused
-WHOLLY = ("facts", "jobs list", "probe tcp")
-FEW = (["--limit", "gpu[01-03]"], ["--output", "junit"])
 
 
 def option_words() -> Iterator[list[str]]:
@@ -63,21 +57,12 @@ def _typed(context: click.Context) -> set[str]:
     return {name for name in context.params if context.get_parameter_source(name) is source}
 
 
-def arguments_of(path: str) -> list[str]:
-    """The words behind the command in its first example, whose files are in the working folder."""
-    for name in FILES:
-        Path(name).write_text("")
-    line = next(line for line, _ in examples_of(path) if line.startswith(f"nodectl {path}"))
-    return shlex.split(line)[1 + len(path.split()) :]
-
-
-@pytest.mark.parametrize("path", COMMANDS)
-def test_every_place_of_every_option_means_the_same(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words, arguments = path.split(), arguments_of(path)
-    for option in option_words() if path in WHOLLY else FEW:
-        first = outcome([*option, *words, *arguments])
-        places = [outcome([*words[:place], *option, *words[place:], *arguments]) for place in range(1, len(words) + 1)]
+@pytest.mark.parametrize("path", ["facts", "jobs list", "probe tcp"])
+def test_every_place_of_every_option_means_the_same(path: str) -> None:
+    words = path.split()
+    for option in option_words():
+        first = outcome([*option, *words])
+        places = [outcome([*words[:place], *option, *words[place:]]) for place in range(1, len(words) + 1)]
         if option[0] == "--output" and isinstance(first, str):
             assert option[1] in first, path
             # behind the command click itself refuses the word, as it does every other one that is not a choice

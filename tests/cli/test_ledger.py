@@ -12,7 +12,7 @@ from nodectl.cli.root import root_context
 from nodectl.ledger.history.database import FILE
 from nodectl.ledger.store import Ledger
 from nodectl.model.status import Status
-from tests.cli.test_guide import app, walk
+from tests.cli.test_help import app, walk
 from tests.ledger.kept import GPU, accepted
 
 Asked = Callable[..., Any]

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from nodectl.cli import probe as probe_command
-from nodectl.cli.root import cli, root_context
+from nodectl.cli.root import cli
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import AnyProbe, listed
@@ -80,16 +79,3 @@ def test_settings_and_environment(asked: Asked) -> None:
     # a table named like an option of another probe is no value of it
     assert asked("rdma", settings="[probe.memory]\nrepetitions = 7\n")["rdma"].memory == "host"
     assert asked("rdma", settings="[probe]\nmemory = 'gpu'\n")["rdma"].memory == "gpu"
-
-
-def test_no_option_before_the_name_takes_the_name_for_its_value() -> None:
-    """Each option of each probe's command, as click has it, in front of the name."""
-    group = cli.get_command(root_context(), "probe")
-    assert isinstance(group, click.Group)
-    commands = [group.get_command(root_context(), probe.name) for probe in listed()]
-    options = [param for command in commands if command for param in command.params if isinstance(param, click.Option)]
-    for option in options:
-        values = [] if option.is_flag or option.count else ["value"]
-        for flag in [*option.opts, *option.secondary_opts]:
-            rest = probe_command._name_first([flag, *values, "tcp,memory"])
-            assert rest == ["tcp,memory", flag, *values], flag

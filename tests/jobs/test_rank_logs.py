@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodectl.cli.options import seconds_ago
 from nodectl.jobs.follow import Dropped, Line, Start, follow
 from nodectl.model.host import Host
 from nodectl.payload.jobs import outputs
@@ -161,20 +159,6 @@ def test_a_reader_that_is_overtaken_goes_on_with_a_whole_line(written: Written) 
     events = written.events()
     assert isinstance(events[0], Dropped)
     assert {text for _, text in whole(events[1:])} == {"x" * 99, "last"}
-
-
-NOW = datetime.fromisoformat("2026-11-23T05:30:00+01:00")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("90s", 90), ("1.5h", 5400), ("2d", 172_800), ("05:00", 1800), ("06:00", 84_600)),
-        *(("2026-11-23T04:30", 3600), ("2026-11-23T04:30:00+00:00", 0), ("2026-11-22", 106_200)),
-    ],
-)
-def test_moments_of_the_past(text: str, seconds: float) -> None:
-    assert seconds_ago(text, NOW) == seconds
 
 
 def test_files_that_deepspeeds_launcher_writes_are_of_their_ranks(tmp_path: Path, monkeypatch: Any) -> None:

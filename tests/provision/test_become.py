@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -105,16 +102,10 @@ def test_the_password_is_asked_for_before_anything_is_drawn(monkeypatch: pytest.
         order.append(prompt)
         return "secret"
 
-    @contextmanager
-    def live(names: object) -> Iterator[Any]:
-        order.append("live lines")
-        yield print
-
-    monkeypatch.setattr(progress, "_live", live)
     monkeypatch.setattr(progress, "provision", lambda *_: order.append("playbook"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    progress.play(ProvisionRequest("runs", (), access=Access(ask_become_pass=True, ask=ask)), ["a"])
-    assert order == ["sudo password", "live lines", "playbook"]
+    progress.play(ProvisionRequest("runs", (), access=Access(ask_become_pass=True, ask=ask)))
+    assert order == ["sudo password", "playbook"]
 
 
 def test_without_a_terminal_the_password_is_a_line_of_standard_input(nodectl: Cli) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import NodectlError, UsageError
+from nodectl.errors import UsageError
 from nodectl.trials import store
-from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
+from nodectl.trials.applied import read_proposal
 from nodectl.trials.propose import proposal_of, propose
 from tests.trials.saved_trial import trial
 
@@ -69,17 +69,6 @@ def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) ->
     with pytest.raises(UsageError) as refused:
         store.read(path)
     assert told in refused.value.message and str(path) in refused.value.message
-
-
-APPLIED = Applied("20261121T120500Z-7", "/x/won.yml", ("hosts.yml",), ("a", "b"), "2026-11-21T12:05:00+00:00")
-
-
-def test_the_last_apply_to_this_fleet_is_remembered() -> None:
-    with pytest.raises(NodectlError, match="nothing was applied"):
-        last_applied(("hosts.yml",))
-    remember(APPLIED)
-    remember(Applied("20261121T130000Z-8", "/x/other.yml", ("others.yml",), ("c",), "later"))
-    assert last_applied(("hosts.yml",)) == APPLIED
 
 
 @pytest.mark.parametrize(

@@ -268,21 +268,3 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
     for said, message in zip(folders, refused.values(), strict=True):
         assert said.startswith("2 ") and message in said, said
     assert parsed((), env={"NODECTL_CHECKPOINT_DIR": ""}) == ["None"]
-
-
-@pytest.mark.slow
-def test_sigusr1_is_a_wish_for_a_checkpoint_that_all_ranks_follow(tmp_path: Path) -> None:
-    folder = tmp_path / "wished"
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, signal, threading, time\n"
-        "def ask():\n"
-        "    while not isinstance(signal.getsignal(signal.SIGUSR1), type(ask.__get__(0))): time.sleep(0.01)\n"
-        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
-        "if os.environ.get('RANK') == '1': threading.Thread(target=ask, daemon=True).start()\n"
-    )
-    done = run_two(
-        *("--steps", 6, "--log-every", 1, "--checkpoint-every", 1000, "--checkpoint-dir", folder),
-        env={"PYTHONPATH": str(tmp_path)},
-    )
-    summary(done)
-    assert done.stdout.count("saved ") == 2, done.stdout

@@ -8,7 +8,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from nodectl.cli import completing
 from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Seconds, argument, option, option_group
 from nodectl.cli.terminal import note
 from nodectl.errors import UsageError
@@ -135,7 +134,6 @@ class Hosts:
         "--skip",
         "Start even if this check of preflight fails.",
         metavar="CHECK",
-        shell_complete=completing.one_of(completing.launch_check_names),
     )
 
 

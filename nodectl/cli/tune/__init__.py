@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli.tune.apply import apply, propose, rollback
+from nodectl.cli.tune.apply import apply, propose
 from nodectl.cli.tune.show import list_, show
 from nodectl.cli.tune.trial import trial
 
 
 @click.group()
 def tune() -> None:
-    """Try tunings on the live hosts, keep what wins, take back what does not."""
+    """Try tunings on the live hosts, and keep what wins; `nodectl rollback` takes it back."""
 
 
-for _command in (trial, list_, show, propose, apply, rollback):
+for _command in (trial, list_, show, propose, apply):
     tune.add_command(_command)

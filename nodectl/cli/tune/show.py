@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
@@ -35,7 +34,7 @@ def list_(app: App) -> None:
 
 
 @click.command()
-@click.argument("trial", metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
+@click.argument("trial", metavar="ID|last|FILE")
 @_all_option
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:

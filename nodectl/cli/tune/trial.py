@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import click
 
 from nodectl import __version__
-from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, note_not_kept
 from nodectl.cli.options import (
     WORKLOADS,
-    LateHelp,
     OneOf,
     Read,
     Seconds,
@@ -28,7 +24,6 @@ from nodectl.cli.options import (
     force_option,
     option,
     option_group,
-    profile_names,
     takes,
     yes_option,
 )
@@ -39,7 +34,6 @@ from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.host import Host
@@ -55,14 +49,7 @@ from nodectl.transport.router import open_transport
 from nodectl.trials.arming import Armed, Environment, armed
 from nodectl.trials.felt import tried
 from nodectl.trials.ledger import now
-from nodectl.trials.measuring import (
-    TRAINING,
-    Measuring,
-    WithEnvironment,
-    least_turn_s,
-    refuse_too_short,
-    trial_defaults,
-)
+from nodectl.trials.measuring import TRAINING, Measuring, WithEnvironment, least_turn_s, refuse_too_short
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
 from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
@@ -73,35 +60,12 @@ from nodectl.trials.workload import workload_probe
 _USUAL, _ON_ONE = "tcp,latency", "memory"
 
 
-def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> Any:
-    """Declare an option whose help ends with what the probes take for that field in a trial, as they declare it."""
-    return option(flag, about, cls=LateHelp, ending=partial(_trial_defaults, field), **settings)
-
-
-def _trial_defaults(field: str) -> str:
-    shown = {probe: _shown(value) for probe, value in trial_defaults(field).items()}
-    usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
-    texts = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
-    texts += [f"others: {usual}"] if usual else []
-    return f"{', '.join(texts)}."
-
-
-def _shown(value: object) -> str:
-    """Return a default as it would be typed."""
-    if sizes := getattr(value, "bytes", None):
-        return ",".join(format_size(size_bytes).replace(" ", "") for size_bytes in sizes)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 @option_group
 class _Options:
     profiles: str = option(
         "--profiles",
         f"Tuning profiles: the baseline, or `{OWN}` for what the inventory says, then the candidates.",
         required=True,
-        cls=LateHelp,
-        shell_complete=completing.several_of(completing.profiles("tuning")),
-        ending=partial(profile_names, "tuning"),
         metavar="NAME[,NAME…]",
     )
     probes: str | None = option(
@@ -109,17 +73,16 @@ class _Options:
         f"Probes that measure the settings.  Default: {_USUAL}, of one host {_ON_ONE}; and {TRAINING}, a short "
         "training step, if it can be run.",
         metavar="NAME[,NAME…]",
-        shell_complete=completing.several_of(completing.probes),
     )
     pairs: int = option(
         "--pairs", "Number of pairs that are measured for each candidate.", type=click.IntRange(5, 1000), default=10
     )
     budget: float | None = option("--budget", "Time for the whole trial.", type=Read(as_seconds), metavar="SECONDS|20m")
-    duration: float | None = _trial_option(
-        "--duration", "Duration of one measurement.", "duration_s", type=Seconds(0.001, 3600)
+    duration: float | None = option(
+        "--duration", "Duration of one measurement.  Default: the probe's own.", type=Seconds(0.001, 3600)
     )
-    sizes: tuple[int, ...] | None = _trial_option(
-        "--sizes", "Message sizes.", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]"
+    sizes: tuple[int, ...] | None = option(
+        "--sizes", "Message sizes.  Default: the probe's own.", type=Read(as_sizes), metavar="SIZE[,SIZE…]"
     )
     interface: str | None = option("--interface", "The network to measure.  Default: that of the host's address.")
     workload: str | None = option("--workload", "Train this program, too.", type=OneOf(WORKLOADS))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from nodectl.cli.guide import by_task
-from nodectl.cli.root import cli, commands, contexts_below, root_context
+from nodectl.cli.root import TASKS, cli, commands, contexts_below, root_context
 from scripts.site import pages as text_of
 
 _INDEX = """# Command line
@@ -48,7 +47,7 @@ def _by_task() -> str:
     helps = commands()
     rows = [
         [heading if name == names[0] else "", f"[`nodectl {name}`]({name}.md)", text_of.plain(helps[name])]
-        for heading, names in by_task(helps).items()
+        for heading, names in TASKS.items()
         for name in names
     ]
     return text_of.table(["to", "command", "what it does"], rows)

@@ -67,7 +67,8 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
     is_cut = _is_cut(log.blocks)
     gpus = [_gpu(block, last=block is log.blocks[-1]) for block in log.blocks]
     if is_cut:
-        gpus[-1] = replace(gpus[-1], **dict.fromkeys(_cut_sums(log.blocks[-1])))
+        none: dict[str, Any] = dict.fromkeys(_cut_sums(log.blocks[-1]))
+        gpus[-1] = replace(gpus[-1], **none)
     return NvidiaSmiQ(
         driver_version=text("driver_version", "kmd_version", "driver_version"),
         cuda_version=text("cuda_version", "cuda_umd_version", "cuda_version"),
