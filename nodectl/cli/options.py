@@ -185,7 +185,7 @@ check_and_diff = options(
 )
 over_others_option = click.option("--force", is_flag=True, help="Continue on hosts that another nodectl uses.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts are changed.")
-FORCE_HELP = "Continue on hosts that another nodectl, a job or a process on a GPU uses."
+FORCE_HELP = "Continue on hosts that another nodectl or a process on a GPU uses, but never next to a job of nodectl."
 force_option = click.option("--force", is_flag=True, help=FORCE_HELP)
 WRITE_HELP = "Write the result into this file, in one step."
 # the forms of a result that every command has, and those that some have

@@ -13,7 +13,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import OneOf, Read, output_option, take_global_options
+from nodectl.cli.options import FORCE_HELP, OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
@@ -218,7 +218,7 @@ def _of_the_run() -> list[click.Parameter]:
             ["--force"],
             is_flag=True,
             envvar="NODECTL_PROBE_FORCE",
-            help="Continue on hosts that another nodectl, a job or a process on a GPU uses.",
+            help=FORCE_HELP,
         ),
         include_cordoned("NODECTL_PROBE_INCLUDE_CORDONED"),
         click.Option(

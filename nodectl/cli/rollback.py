@@ -124,8 +124,7 @@ def _show_runs(app: App, run: ProvisionRun) -> None:
         if held:
             note(f"{fold(held)}: no record is held, nodectl changed nothing there")
         return
-    ordered = sorted(rows.items(), key=lambda item: (item[0][0] != "start", item[0][0]))
-    lines = [(*row, fold(hosts)) for row, hosts in ordered]
+    lines = [(*row, fold(hosts)) for row, hosts in sorted(rows.items(), key=lambda item: item[0][0])]
     result(aligned([("run", "by", "profiles", "changed", "hosts"), *lines]))
 
 

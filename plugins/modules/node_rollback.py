@@ -23,8 +23,7 @@ DIFF_BYTES = 65536
 
 def listed(store: Store, run: Run) -> list[dict[str, Any]]:
     """Each run that changed something: who, when, profiles, and what, oldest first."""
-    names = ([START] if store.exists(START) else []) + store.names()
-    rows = [{**store.about(name), "run": name, **counted(run, store.load(name))} for name in names]
+    rows = [{**store.about(name), "run": name, **counted(run, store.load(name))} for name in store.names()]
     return [row for row in rows if row["settled"] or row["changed"]]
 
 
@@ -45,7 +44,6 @@ def shown(way: Restore) -> dict[str, Any]:
     """Return the plan for people and programs."""
     packages, kept = way.package_changes()
     values, warnings = way.value_changes()
-    warnings += way.path_warnings()
     paths = [*way.path_changes(), *way.tree_changes()]
     changes = [*way.unit_changes(), *paths, *packages, *values, *way.live_changes()]
     folder = os.path.join(way.store.undone, way.runs[-1], "conflicts") if way.runs else ""

@@ -1,4 +1,4 @@
-"""What stands on a node is noted, kept, folded and put back: the modules on folders of a test, run as Ansible does."""
+"""What stands on a node is noted, kept and put back: the modules on folders of a test, run as Ansible does."""
 
 import errno
 import json
@@ -187,23 +187,6 @@ def test_what_cannot_be_put_back_keeps_nothing_else_from_it(
     assert node.undo()["changed"] and paths[1].read_text() == "before" and not node.records()
 
 
-def test_a_read_only_file_of_others_where_ours_was_is_no_reason_to_fail(
-    node: Node, utils: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new, other = node.etc / "new.d" / "x", node.write("other", "before")
-    node.begin("r1", paths=[str(new), str(other)])
-    node.write("new.d/x", "ours")
-    other.write_text("ours")
-    node.settle("r1")
-    new.write_text("of the file system that is mounted here now")
-    monkeypatch.setattr(utils("undo.restore"), "read_only", lambda path: path.startswith(str(new.parent)))
-    way = way_back(node, utils)
-    assert [change["subject"] for change in way.path_changes()] == [str(other)]
-    assert way.all() and not way.errors and not node.records()
-    assert new.exists() and other.read_text() == "before"
-    assert any(str(new) in line and "stays" in line for line in way.warnings)
-
-
 def test_a_folder_of_ours_that_was_not_there_goes_with_what_we_put_into_it(node: Node) -> None:
     node.write("kept", "")
     before = node.all()
@@ -235,59 +218,34 @@ def test_trees_lose_what_is_new_and_a_moved_folder_comes_home(node: Node) -> Non
 
 
 def test_what_somebody_put_into_a_big_folder_of_ours_is_kept_and_named(node: Node) -> None:
-    """In an environment it is what no package brought; in the store beside it, whatever no run left."""
-    trees = node.etc / "venvs"
-    before = node.all()
+    """In an environment it is what is newer than its note; in the store next to it, whatever no run left."""
+    trees, packages = node.etc / "venvs", "venvs/first/lib/python3.11/site-packages"
+    first, before = trees / "first", node.all()
     node.begin("r1", trees=[str(trees), str(node.etc / "venv")])
-    packages = "venvs/first/lib/python3.11/site-packages"
-    for name in ("venvs/first/pyvenv.cfg", f"{packages}/torch/__init__.py", "venvs/first/bin/torchrun"):
-        node.write(name, "ours")
-    node.write("venvs/first/bin/activate", "ours")
-    record = "torch/__init__.py,sha256=x,4\n../../../bin/torchrun,sha256=x,4\ntorch-2.dist-info/RECORD,,\n"
-    node.write(f"{packages}/torch-2.dist-info/RECORD", record)
+    ours = ("venvs/first/pyvenv.cfg", f"{packages}/torch/__init__.py", "venvs/first/bin/activate")
+    for name in (*ours, "venvs/first/nodectl-environment.json"):
+        os.utime(node.write(name, "ours"), (1e9, 1e9))
     (node.etc / "venv").symlink_to("venvs/first")
     node.settle("r1")
     node.write(f"{packages}/torch/__pycache__/x.pyc", "cache")
-    theirs = {"venvs/first/data/set.bin": "1", f"{packages}/mine.py": "2", "venvs/first/bin/my.sh": "3"}
-    theirs |= {"venvs/own/pyvenv.cfg": "4", "venvs/notes.txt": "5", f"{packages}/torch/patched.py": "6"}
+    node.write("venvs/first/.lock", "uv's")
+    theirs = {"venvs/first/data/set.bin": "1", f"{packages}/mine.py": "2", "venvs/first/bin/activate": "edited"}
+    theirs |= {"venvs/own/pyvenv.cfg": "4", "venvs/notes.txt": "5"}
     for name, text in theirs.items():
         node.write(name, text)
+    (first / "bin" / "mine").symlink_to("/opt/mine")
+    (first / "scratch").symlink_to("/scratch")
     looked = node.module("node_rollback", state="look", to="start")["rollback"]["warnings"]
     done = node.undo("start")
-    kept = node.state / "undone" / "r1" / "conflicts"
-    assert {name: Path(f"{kept}{node.etc}/{name}").read_text() for name in theirs} == theirs
+    kept = Path(f"{node.state / 'undone' / 'r1' / 'conflicts'}{node.etc}")
+    found = {str(path.relative_to(kept)): path for path in kept.rglob("*") if path.is_symlink() or path.is_file()}
+    links = {"venvs/first/bin/mine": "/opt/mine", "venvs/first/scratch": "/scratch"}
+    assert {name: str(path.readlink()) for name, path in found.items() if path.is_symlink()} == links
+    assert {name: path.read_text() for name, path in found.items() if not path.is_symlink()} == theirs
     named = {line.split(" did not make ")[1].partition(" as it is:")[0] for line in done["rollback"]["warnings"]}
-    tops = ("first/data", "first/bin/my.sh", "own", "notes.txt")
-    modules = (f"{packages}/mine.py", f"{packages}/torch/patched.py")
-    assert named == {f"{trees}/{name}" for name in tops} | {f"{node.etc}/{name}" for name in modules}
+    whole = {"venvs/own" if name == "venvs/own/pyvenv.cfg" else name for name in theirs}
+    assert named == {f"{node.etc}/{name}" for name in whole | set(links)}
     assert looked == done["rollback"]["warnings"] and node.all() == before
-
-
-@pytest.mark.parametrize("noted", [True, False])
-def test_links_and_edited_files_of_an_environment_are_kept_too(node: Node, noted: bool) -> None:
-    node.begin("r1", trees=[str(node.etc / "venvs")])
-    packages, first = "lib/python3.11/site-packages", node.etc / "venvs" / "first"
-    note = ["nodectl-environment.json"] if noted else []
-    ours = ["pyvenv.cfg", "bin/activate", "bin/python3.11", f"{packages}/torch/__init__.py", *note]
-    for name in ours:
-        node.write(f"venvs/first/{name}", "ours")
-    node.write(f"venvs/first/{packages}/torch-2.dist-info/RECORD", "torch/__init__.py,sha256=x,4\n")
-    (first / "lib64").symlink_to("lib")
-    (first / "bin" / "python").symlink_to("python3.11")
-    for path in (*first.rglob("*"), first):
-        os.utime(path, (1e9, 1e9), follow_symlinks=False)
-    node.settle("r1")
-    edited = ["bin/activate", f"{packages}/torch/__init__.py"] if noted else []
-    for name in edited:
-        (first / name).write_text("edited")
-    (first / "bin" / "mine").symlink_to("/opt/mine")
-    (first / "data").symlink_to("/scratch")
-    node.undo("start")
-    kept = Path(f"{node.state / 'undone' / 'r1' / 'conflicts'}{first}")
-    found = {str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_symlink() or path.is_file()}
-    assert found == {*edited, "bin/mine", "data"} and not first.exists()
-    assert all((kept / name).read_text() == "edited" for name in edited)
-    assert (kept / "data").readlink() == Path("/scratch")
 
 
 def test_a_run_that_was_cut_off_before_it_changed_anything_is_not_listed_and_not_taken_back(node: Node) -> None:
@@ -303,41 +261,6 @@ def test_a_run_that_was_cut_off_before_it_changed_anything_is_not_listed_and_not
     listed = node.module("node_rollback", state="runs")["rollback"]["runs"]
     assert [(row["run"], row["changed"], row["settled"]) for row in listed][1:] == [("r2", {"paths": 1}, False)]
     assert node.module("node_rollback", state="look")["rollback"]["runs"] == ["r2"]
-
-
-def test_a_role_alone_notes_the_files_that_nodectl_did_not_write(node: Node) -> None:
-    theirs, ours = node.write("90-nodectl.conf", "theirs"), node.write("b.conf", "# Written by nodectl\nours")
-    new, own = node.etc / "new.conf", node.write("nodectl/nic.json", "{}")
-
-    def role(name: str) -> dict[str, Any]:
-        touches = {"r_touches": {"paths": [str(each) for each in (theirs, ours, new, own)], "packages": True}}
-        return node.module("node_record", state="begin", foreign=True, run=name, touches=touches)
-
-    assert role("limits")["kept"] and len(node.records()) == 1 and node.records()[0].endswith("Z-limits")
-    theirs.write_text("# Written by nodectl")
-    ours.write_text("# Written by nodectl\nanew")
-    assert not role("limits")["kept"], "by now all of them are nodectl's"
-    assert node.undo("start")["changed"] and theirs.read_text() == "theirs"
-    # what somebody puts there between two runs is noted too, and what did not change leaves no second record
-    theirs.write_text("first")
-    assert role("limits")["kept"] and role("limits")["kept"] and len(node.records()) == 1
-    theirs.write_text("# Written by nodectl")
-    theirs.write_text("second")
-    # as if a second later: its name is its time
-    again = node.module(
-        "node_record", state="begin", foreign=True, run="again", touches={"r_touches": {"paths": [str(theirs)]}}
-    )
-    assert again["run"].endswith("Z-again") and len(node.records()) == 2
-    theirs.write_text("# Written by nodectl")
-    assert node.undo()["changed"] and theirs.read_text() == "second"
-    assert node.undo("start")["changed"] and theirs.read_text() == "first"
-    # where a playbook has begun a record of its own it stays open, and goes on
-    node.begin("site", paths=[str(new)])
-    assert role("limits")["run"] == "site" and node.records() == ["site"]
-    theirs.write_text("2")
-    new.write_text("2")
-    node.settle("site")
-    assert node.undo("start")["changed"] and theirs.read_text() == "first" and not new.exists()
 
 
 def test_live_values_come_back_unless_somebody_else_set_them(node: Node) -> None:
@@ -363,27 +286,6 @@ def test_what_roles_hold_is_recorded_before_they_give_it_back(node: Node) -> Non
     node.settle("r1")
     node.undo()
     assert value.read_text() == "9000" and json.loads(held.read_text())[str(value)]["before"] == "1500"
-
-
-def test_old_runs_are_folded_and_the_start_stays_reachable(node: Node, utils: Any) -> None:
-    store_module = utils("undo.store")
-    path = node.write("a", "0")
-    for number in range(1, 6):
-        node.begin(f"r{number}", paths=[str(path)])
-        path.write_text(str(number))
-        node.settle(f"r{number}")
-    store = store_module.Store(str(node.state))
-    with store.locked():
-        store.prune(keep=2)
-    assert node.records() == ["r4", "r5", "start"] and store.names() == ["r4", "r5"]
-    with store.locked():
-        store.prune(keep=1)
-    assert node.records() == ["r5", "start"]
-    node.undo()
-    assert path.read_text() == "4"
-    assert not node.undo()["changed"], "the start is only gone back to by name"
-    node.undo("start")
-    assert path.read_text() == "0" and not node.records()
 
 
 @pytest.mark.parametrize("at", ["write_whole", "rename"])

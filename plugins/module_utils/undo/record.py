@@ -137,7 +137,6 @@ def settle(store: Store, run: Run, name: str) -> bool:
     for digest in os.listdir(os.path.join(store.folder(name), "files")):
         if digest not in used:
             os.unlink(store.content(name, digest))
-    store.prune()
     return True
 
 

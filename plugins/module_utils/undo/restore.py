@@ -7,7 +7,6 @@ run again.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shutil
@@ -55,7 +54,7 @@ def chosen(store: Store, to: str, driver_too: bool, idle: Container[str] = ()) -
     """
     names = [name for name in store.names() if name not in idle]
     if to == START:
-        return ([START] if store.exists(START) else []) + names
+        return names
     if not to:
         # what an earlier rollback had to leave waits for --packages
         return [name for name in names if driver_too or not store.load(name).get("left")][-1:]
@@ -99,49 +98,14 @@ class Restore:
         changes = []
         for path in sorted(self.before["paths"], reverse=True):
             old, now = plain(self.before["paths"][path]), self.now["paths"].get(path, files.ABSENT)
-            if old == now or (old["kind"] == "absent" and now["kind"] == "dir" and not self.empties(path)):
-                continue
-            if self.stays(path):
+            # a folder that was absent goes with the last file in it
+            if old == now or (old["kind"] == "absent" and now["kind"] == "dir"):
                 continue
             left = self.after["paths"].get(path)
             theirs = now["kind"] in ("file", "link") and left is not None and not alike(now, left)
             action = "remove" if old["kind"] == "absent" else "restore"
             changes.append({"what": "path", "subject": path, "action": action, "conflict": theirs})
         return changes
-
-    def empties(self, folder: str) -> bool:
-        """Return whether the folder holds only what goes itself."""
-        recorded = {**self.before["paths"], **self.before["trees"]}
-        return all(
-            recorded.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"
-            and not self.stays(os.path.join(folder, name))
-            and (not os.path.isdir(os.path.join(folder, name)) or self.goes(os.path.join(folder, name)))
-            for name in os.listdir(folder)
-        )
-
-    def stays(self, path: str) -> bool:
-        """Return whether nodectl did not make what stands if nothing stood, and nobody can remove it.
-
-        A mount, read-only.
-        """
-        now = self.now["paths"].get(path, files.ABSENT)
-        if self.before["paths"].get(path, {}).get("kind") != "absent" or now["kind"] == "absent":
-            return False
-        if now["kind"] == "dir":
-            return os.path.ismount(path) or read_only(path)
-        return read_only(os.path.dirname(path)) and not alike(now, self.after["paths"].get(path, {}))
-
-    def path_warnings(self) -> list[str]:
-        """Return a line on each path that `stays`."""
-        return [
-            "%s lies on a mount or a read-only file system by now: it stays" % path
-            for path in sorted(self.before["paths"])
-            if self.stays(path)
-        ]
-
-    def goes(self, path: str) -> bool:
-        """Return whether the folder is removed, as one of ours or because it gets empty."""
-        return path in self.before["trees"] or os.path.islink(path) or self.empties(path)
 
     def tree_changes(self) -> list[Change]:
         """Names that are new in big folders go; a link or folder that is gone comes back where it still can."""
@@ -231,15 +195,14 @@ class Restore:
 
     # putting it back
 
-    def all(self, close: bool = True) -> bool:
+    def all(self) -> bool:
         """Everything, in the order that each step needs; true if anything was changed.
 
-        With `close`, and without errors, the runs are taken back: their records move aside.
+        Without errors the runs are taken back: their records move aside.
         """
         paths, trees, units = self.path_changes(), self.tree_changes(), self.unit_changes()
         changed_packages, kept = self.package_changes()
         values, self.warnings = self.value_changes()
-        self.warnings += self.path_warnings()
         commands = self.live_changes()
         self.stop_units(units)
         self.put_files(paths, trees)
@@ -254,7 +217,7 @@ class Restore:
             self.errors += ["%s: %s" % (change["subject"], reason)] if reason else []
         for change in commands:
             self.command(change["argv"])
-        if close and not self.errors:
+        if not self.errors:
             self.close(kept)
         return bool(paths or trees or units or changed_packages or values or commands)
 
@@ -286,16 +249,11 @@ class Restore:
                 self.put_tree(change["subject"], change["action"])
         for change in paths:
             path = change["subject"]
-            if change["action"] == "remove" and self.now["paths"].get(path, {}).get("kind") == "dir":
-                continue
-            if path in self.before["paths"]:
-                with self.noting(path):
-                    self.keep_theirs(change)
-                    files.put_back(path, plain(self.before["paths"][path]), self.content)
+            with self.noting(path):
+                self.keep_theirs(change)
+                files.put_back(path, plain(self.before["paths"][path]), self.content)
         for path in sorted(self.before["paths"], reverse=True):
-            if self.before["paths"][path]["kind"] != "absent" or self.stays(path):
-                continue
-            if files.look(path)["kind"] == "dir":
+            if self.before["paths"][path]["kind"] == "absent" and files.look(path)["kind"] == "dir":
                 with self.noting(path):
                     files.put_back(path, files.ABSENT, self.content)
 
@@ -388,39 +346,25 @@ def of_driver(key: str, package: dict[str, Any] | None) -> bool:
     return package is not None and bool(node_packages.is_driver(key, package["version"]))
 
 
-def read_only(path: str) -> bool:
-    """Return whether the file system there lets nobody write."""
-    try:
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
-
-
 def alike(one: Record, other: Record) -> bool:
     """Return whether the same content or target; who owns it may differ."""
     return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))
 
 
-# what uv, venv and nodectl put into an environment beside its packages
-_SKELETON = re.compile(
-    r"(\.gitignore|\.lock|CACHEDIR\.TAG|pyvenv\.cfg|installed|nodectl-[\w.-]+)\Z"
-    r"|lib64\Z|bin/(activate[\w.]*|deactivate\.bat|pydoc\.bat|python[\d.]*)\Z"
-    r"|lib/python[\d.]+/site-packages/_virtualenv\.(py|pth)\Z"
-)
-# nodectl writes it last; what is changed later was changed by somebody, but for what uv and nodectl touch in use
+# nodectl writes it last into an environment; uv and nodectl touch the others in use
 _FINISHED = "nodectl-environment.json"
-_IN_USE = re.compile(r"(\.lock|installed|nodectl-[\w.-]+)\Z")
+_IN_USE = re.compile(r"\.lock|installed|nodectl-[\w.-]+")
 
 
 def strangers(folder: str, names: Collection[str] | None, homes: Collection[int] = ()) -> list[str]:
-    """Return the topmost paths below a folder that nodectl did not make.
+    """Return the paths below a folder that nodectl did not leave there so.
 
     `names` is what a run left in it, None if unknown; folders of these inodes go back to where they came from.
     """
     if os.path.islink(folder) or not os.path.isdir(folder):
         return []
-    if os.path.exists(os.path.join(folder, "pyvenv.cfg")):
-        return _in_environment(folder)
+    if os.path.exists(os.path.join(folder, _FINISHED)):
+        return newer_than_its_note(folder)
     paths: list[str] = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -428,56 +372,17 @@ def strangers(folder: str, names: Collection[str] | None, homes: Collection[int]
             continue
         if names is not None and name not in names and not name.startswith(".partial-"):
             paths.append(path)
-        elif os.path.exists(os.path.join(path, "pyvenv.cfg")):
-            paths += strangers(path, None)
+        elif os.path.exists(os.path.join(path, _FINISHED)):
+            paths += newer_than_its_note(path)
     return paths
 
 
-def _in_environment(folder: str) -> list[str]:
-    """Return what no package of the environment brought, or somebody changed since; Python's caches do not count."""
-    brought, note = _brought(folder), os.path.join(folder, _FINISHED)
-    finished = os.lstat(note).st_mtime if os.path.exists(note) else None
-    above = {os.path.dirname(path) for path in brought}
-    for path in list(above):
-        while path:
-            path = os.path.dirname(path)
-            above.add(path)
-    paths = []
+def newer_than_its_note(folder: str) -> list[str]:
+    """Return the files and links that somebody put into an environment, or changed there, after it was finished."""
+    finished, paths = os.lstat(os.path.join(folder, _FINISHED)).st_mtime, []
     for place, folders, names in os.walk(folder):
-        here = os.path.relpath(place, folder)
-        here = "" if here == "." else here + "/"
-        for name in sorted(folders):
-            path, kept = os.path.join(place, name), here + name
-            expected = kept in above or kept in ("bin", "lib", "include") or name == "__pycache__"
-            if not _is_ours(path, kept, brought, finished) if os.path.islink(path) else not expected:
-                paths.append(path)
-            if not expected or name == "__pycache__":
-                folders.remove(name)
-        for name in sorted(names):
-            path, kept = os.path.join(place, name), here + name
-            if not _is_ours(path, kept, brought, finished):
-                paths.append(path)
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        names += [name for name in folders if os.path.islink(os.path.join(place, name))]
+        found = [os.path.join(place, name) for name in sorted(names) if not _IN_USE.fullmatch(name)]
+        paths += [path for path in found if os.lstat(path).st_mtime > finished]
     return paths
-
-
-def _is_ours(path: str, kept: str, brought: Collection[str], finished: float | None) -> bool:
-    """Return whether nodectl left the file or link so; it links packages of another environment."""
-    if _IN_USE.match(kept):
-        return True
-    named = kept in brought or _SKELETON.match(kept) is not None
-    if finished is None:
-        return named
-    return (named or os.path.islink(path)) and os.lstat(path).st_mtime <= finished
-
-
-def _brought(folder: str) -> set[str]:
-    """Paths below the environment's folder that its packages name in their RECORD."""
-    brought = set()
-    for record in glob.glob(os.path.join(glob.escape(folder), "lib/python3*/site-packages/*.dist-info/RECORD")):
-        packages = os.path.dirname(os.path.dirname(record))
-        for line in files.read_or(record).splitlines():
-            # the path, its digest and its size; a path with a comma stands in quotes
-            name = line.rsplit(",", 2)[0].strip('"')
-            brought.add(os.path.relpath(os.path.normpath(os.path.join(packages, name)), folder))
-        brought.add(os.path.relpath(record, folder))
-    return brought

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Record = dict[str, Any]
 
 ROOT = "/var/lib/nodectl"
-KEPT_RUNS = 50
+# stands for the state before the first run
 START = "start"
 SECTIONS = ("paths", "trees", "units", "values", "packages", "live")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -51,11 +51,10 @@ class Store:
         return os.path.join(self.runs, run)
 
     def names(self) -> list[str]:
-        """All runs, oldest first; `start`, what older runs were folded into, is not one of them."""
-        merged = set(self.load(START).get("merged", ())) if os.path.isdir(self.folder(START)) else set()
+        """All runs, oldest first."""
         with contextlib.suppress(FileNotFoundError):
-            names = [name for name in os.listdir(self.runs) if RUN_NAME.fullmatch(name) and name != START]
-            return sorted(set(names) - merged, key=lambda name: (self.load(name)["seq"], name))
+            names = [name for name in os.listdir(self.runs) if RUN_NAME.fullmatch(name)]
+            return sorted(names, key=lambda name: (self.load(name)["seq"], name))
         return []
 
     def load(self, run: str) -> Record:
@@ -116,35 +115,15 @@ class Store:
         if os.path.lexists(target):
             shutil.rmtree(target)
         os.rename(self.folder(run), target)
-        old = sorted(os.listdir(self.undone), key=lambda name: os.lstat(os.path.join(self.undone, name)).st_mtime)
-        for name in old[:-KEPT_RUNS]:
-            shutil.rmtree(os.path.join(self.undone, name))
 
     def sweep(self) -> None:
         """Take away what a killed process left: folders that never got, or no longer have, their name."""
         for name in os.listdir(self.runs):
             if name.startswith((".new-", ".old-")):
                 shutil.rmtree(os.path.join(self.runs, name))
-        merged = self.load(START).get("merged", ()) if self.exists(START) else ()
-        for name in merged:
-            if os.path.isdir(self.folder(name)):
-                shutil.rmtree(self.folder(name))
         for folder in [self.root, *(os.path.join(self.runs, name) for name in os.listdir(self.runs))]:
             files.sweep(folder)
             files.sweep(os.path.join(folder, "files"))
-
-    def prune(self, keep: int = KEPT_RUNS) -> None:
-        """Fold the oldest runs into `start`, which stays the way back to what was before nodectl's first change."""
-        old = [name for name in self.names() if self.load(name).get("settled")][:-keep]
-        for run in old if len(self.names()) > keep else ():
-            record = self.load(run)
-            contents = {name: self.content(run, name) for name in os.listdir(os.path.join(self.folder(run), "files"))}
-            if self.exists(START):
-                first = self.load(START)
-                self.extend(START, {**folded(first, record), "merged": [*first["merged"], run][-KEPT_RUNS:]}, contents)
-            else:
-                self.create(START, self.about(run), {**record, "seq": 0, "merged": [run]}, contents)
-            self.drop(run)
 
 
 def empty() -> Record:
