@@ -59,7 +59,6 @@ class Family(Strict):
     alike: str = ""
     repository: str
     headers: str
-    sources_need: tuple[str, ...]
     driver_needs: dict[str, str]
     precompiled: tuple[Precompiled, ...] = ()
     rdma: tuple[str, ...]

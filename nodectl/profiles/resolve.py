@@ -339,7 +339,7 @@ def family_variables(look: HostLook | None) -> dict[str, Any]:
         "precompiled": precompiled.model_dump(mode="json") if precompiled else None,
         "repository": family.repository_of(os.id, os.version) if os else "",
         **family.model_dump(mode="json", include={"headers", "driver_needs", "other_names", "chrony", "remedies"}),
-        **{name: list(getattr(family, name)) for name in ("sources_need", "rdma", "compiler", "deepspeed")},
+        **{name: list(getattr(family, name)) for name in ("rdma", "compiler", "deepspeed")},
     }
 
 

@@ -33,10 +33,8 @@ def lacking(
     if not reasons:
         return [], versions
     # the driver's version is not known yet: packages with the version in their name are asked for in any version
-    asked = [
-        name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package.get("others", ()))
-    ]
-    names = sorted(set(asked))
+    asked = {name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package["others"])}
+    names = sorted(asked)
     offers: Offers = system.offers(names)
     reasons, versions = judged(wanted, offers, there)
     if not reasons or not repository:
@@ -46,31 +44,32 @@ def lacking(
 
 
 def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return why packages cannot be had, and {name: version} of the others; DRIVER is a key, too."""
+    """Return why packages cannot be had, and {name: version} of the others."""
     reasons: list[str] = []
     versions: dict[str, str] = {}
+    driver = ""
     for package in wanted:
-        driver = versions.get(DRIVER, "")
         if any(DRIVER in text for text in (*package["names"], package["version"] or "")) and not driver:
             continue  # the driver itself is lacking, and said
         named = {**package, "names": [name.replace(DRIVER, driver) for name in package["names"]]}
         named["version"] = (package["version"] or "").replace(DRIVER, driver) or None
         try:
-            name, version = _present(named, there) or wanted_packages.choose(named, offers)
+            name = present(named, there)
+            name, version = (name, there[name]) if name else wanted_packages.choose(named, offers)
             versions[name] = version
-            if package.get("driver"):
-                versions[DRIVER] = version.partition("-")[0]
+            if package["driver"]:
+                driver = version.partition("-")[0]
         except wanted_packages.NoVersionError as error:
-            others = [other.replace(DRIVER, driver) for other in package.get("others", ())]
-            hint = package.get("hint")
-            if not package["optional"]:
-                reasons.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
+            others = [other.replace(DRIVER, driver) for other in package["others"]]
+            hint = f" ({package['hint']})" if package["hint"] else ""
+            reasons += [] if package["optional"] else [f"{error}{_instead(others, offers)}{hint}"]
     return reasons, versions
 
 
-def _present(wanted: Wanted, there: dict[str, str]) -> tuple[str, str] | None:
-    fits = ((name, there.get(name, "")) for name in wanted["names"])
-    return next((pair for pair in fits if wanted_packages.matches(pair[1], wanted["version"])), None)
+def present(wanted: Wanted, there: dict[str, str]) -> str:
+    """Return the one of the names that is installed in the wanted version; empty if none is."""
+    fits = (name for name in wanted["names"] if wanted_packages.matches(there.get(name, ""), wanted["version"]))
+    return next(fits, "")
 
 
 def _instead(patterns: list[str], offers: Offers) -> str:

@@ -96,14 +96,6 @@ def _staged(link: Path) -> Path:
     return link.with_name(f".{link.name}.new")
 
 
-def adopt(link: Path, store: Path, name: str) -> Path:
-    """Move a real folder that stands where the link belongs into the store, as it is, and link to it."""
-    target = next_generation(store, name)
-    link.rename(target)
-    activate(link, target)
-    return target
-
-
 def sync(folder: Path) -> None:
     """Have the file system that holds the folder write everything."""
     handle = os.open(folder, os.O_RDONLY)

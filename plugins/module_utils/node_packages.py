@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back as apt_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages as apt_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import sources as apt_sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import back as dnf_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages as dnf_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import sources as dnf_sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -55,13 +57,15 @@ def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:
 
 def held(root: str, wanted: Pattern[str]) -> list[str]:
     """Return packages that are kept at their version and whose name begins so."""
-    packages = dnf_packages.installed_now(root) if has_dnf(root) else None
-    names = apt_packages.held(root)
-    if packages is not None:
-        names = [name for name, package in packages.items() if package["selection"] == "hold"]
-    return sorted(name for name in names if wanted.match(name))
+    packages = installed_now(root).items()
+    return sorted(name for name, package in packages if package["selection"] == "hold" and wanted.match(name))
 
 
 def installed_now(root: str = "/") -> Packages:
-    """Return the node's packages: version, selection (`hold` where kept at it), state, auto."""
-    return dnf_packages.installed_now(root) if has_dnf(root) else apt_packages.installed_now()
+    """Return the node's packages: version, selection (`hold` if kept at it), state, auto."""
+    return (dnf_packages if has_dnf(root) else apt_packages).installed_now(root)
+
+
+def sources(root: str, uri: str) -> list[dict[str, str]]:
+    """Return the enabled repositories: file, uri, and why their packages are not to be trusted ("" if they are)."""
+    return (dnf_sources if has_dnf(root) else apt_sources).read(root, uri)

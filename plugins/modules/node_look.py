@@ -23,14 +23,11 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import (
     users,
 )
 
-_PYTHON = re.compile(r"python3(\.\d+)?\Z")
 # the initial file system of a kernel: Debian's and RHEL's name
 _INITIAL = re.compile(r"initrd\.img-|initramfs-(?!0-rescue).+\.img\Z")
 _RESCUE = "0-rescue"
 _KERNEL = re.compile(r"linux-(image|headers|generic)|kernel(-core|-devel)?-\d|kernel\Z")
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# what hypervisors write into the DMI tables (systemd's detect-virt reads the same)
-_VIRTUAL = ("KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Google Compute", "Amazon EC2")
 # the first kernel that hands GPU memory to a NIC by DMA-BUF, for which the driver's open modules are needed
 _DMABUF_KERNEL = (5, 12)
 # process names, as the kernel cuts them at 15 characters
@@ -55,20 +52,6 @@ def operating_system(root: str) -> dict[str, str]:
     # a minor version of RHEL's kind is an update of the same system
     release = version.partition(".")[0] if platform_id.startswith("platform:el") else version
     return {"id": name, "version": version, "key": "-".join(filter(None, (name, release)))}
-
-
-def pythons(root: str) -> list[dict[str, str]]:
-    """Return the interpreters python3 and python3.X, each file once, with the version that its name or link tells."""
-    interpreters = {}
-    for folder in ("usr/bin", "usr/local/bin"):
-        path = os.path.join(root, folder)
-        for name in sorted(os.listdir(path)) if os.path.isdir(path) else []:
-            if _PYTHON.match(name) and os.access(os.path.join(path, name), os.X_OK):
-                target = os.path.realpath(os.path.join(path, name))
-                match = re.search(r"python(3\.\d+)\Z", target)
-                if match:
-                    interpreters.setdefault(target, {"path": "/%s/%s" % (folder, name), "version": match.group(1)})
-    return sorted(interpreters.values(), key=lambda python: [int(part) for part in python["version"].split(".")])
 
 
 def rdma_devices(root: str) -> list[str]:
@@ -109,16 +92,6 @@ def container(root: str) -> str | None:
         if os.path.exists(os.path.join(root, path)):
             return kind
     return None
-
-
-def virtual(root: str) -> str | None:
-    """Return the DMI tables' name of the hypervisor, `hypervisor` where only the CPU tells of one, else None."""
-    names = [read_or(os.path.join(root, "sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")]
-    for kind in _VIRTUAL:
-        if kind.lower() in " ".join(names).lower():
-            return kind
-    flags = re.search(r"^flags\s*:.*\bhypervisor\b", read_or(os.path.join(root, "proc/cpuinfo")), re.MULTILINE)
-    return "hypervisor" if flags or os.path.isdir(os.path.join(root, "sys/hypervisor/properties")) else None
 
 
 def secure_boot(root: str) -> bool | None:
@@ -177,8 +150,6 @@ def look(root: str) -> dict[str, Any]:
         "architecture": platform.machine(),
         "kernel": kernel,
         "boot": boot(root, kernel),
-        "kernel_headers": os.path.isdir(os.path.join(root, "lib/modules", kernel, "build")),
-        "pythons": pythons(root),
         "gpus": devices["gpus"],
         "nvswitch": devices["nvswitch"],
         "nvlink5": devices["nvlink5"],
@@ -192,7 +163,6 @@ def look(root: str) -> dict[str, Any]:
         "nouveau": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "systemd": os.path.isdir(os.path.join(root, "run/systemd/system")),
         "container": container(root),
-        "virtual": virtual(root),
         "secure_boot": secure_boot(root),
         "booted_at": booted_at(root),
     }

@@ -68,18 +68,17 @@ class Pinned:
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.params = module, module.params
         self.system = node_packages.manager(module, module.params["root"])
-        self.packages: dict[str, dict[str, Any]] = self.system.packages()
         self.settled: set[str] = set()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read what is installed; `there` are the versions of what is wholly installed."""
+        self.packages: dict[str, dict[str, Any]] = self.system.packages()
+        self.there = {name: each["version"] for name, each in self.packages.items() if each["state"] == "installed"}
 
     def version(self, name: str) -> str:
         """Return the installed version; empty if it is not wholly there."""
-        package = self.packages.get(name, {})
-        return str(package["version"]) if package.get("state") == "installed" else ""
-
-    def present(self, wanted: Wanted) -> str:
-        """Return the one of the names that is there in the wanted version; empty if none is."""
-        fits = (name for name in wanted["names"] if wanted_packages.matches(self.version(name), wanted["version"]))
-        return next(fits, "")
+        return str(self.there.get(name, ""))
 
     def installed(self) -> dict[str, str]:
         """{name: version} of the wanted packages, whatever their version."""
@@ -97,12 +96,12 @@ class Pinned:
     def look(self) -> None:
         """Refuse a second source, and what no repository has; the module ends here."""
         source, repository = self.source(), self.params["repository"]
-        there = {name: self.version(name) for name in self.packages if self.version(name)}
-        reasons, versions = ahead.lacking(self.system, self.params["packages"], there, repository)
+        reasons, versions = ahead.lacking(self.system, self.params["packages"], self.there, repository)
         if reasons:
             why = f"{'; '.join(reasons)}{self.system.without_lists()}"
             self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")
-        driver = versions.pop(ahead.DRIVER, "")
+        drivers = [name for package in self.params["packages"] if package["driver"] for name in package["names"]]
+        driver = next((versions[name].partition("-")[0] for name in drivers if name in versions), "")
         found = {"installed": self.installed(), "source": source, "driver": driver, "versions": versions}
         self.module.exit_json(changed=False, came={}, plan=[], **found)
 
@@ -112,7 +111,7 @@ class Pinned:
         if not repository.get("file"):
             return ""
         uri, adopted = repository["uri"].rstrip("/"), ""
-        for source in self.system.sources(uri):
+        for source in node_packages.sources(self.params["root"], uri):
             is_same = source["uri"].rstrip("/") == uri
             if source["file"] == repository["file"] or not (is_same or NVIDIA_LAYOUT.search(source["uri"])):
                 continue
@@ -133,7 +132,7 @@ class Pinned:
             self.system.read(repository["uri"], repository["file"])
         if broken and not self.module.check_mode:
             self.system.repair()
-            self.packages = self.system.packages()
+            self.look_again()
         choice, unknown = self.choose()
         gone = [
             name for name in self.params["absent"] if self.packages.get(name, {}).get("state") in ("installed", *BROKEN)
@@ -145,7 +144,7 @@ class Pinned:
             hold = self.unheld([])
             if hold:
                 self.system.hold(hold)
-                self.packages = self.system.packages()
+                self.look_again()
         after = self.foreseen(plan, unknown, hold) if self.module.check_mode else self.shown()
         self.module.exit_json(
             changed=bool(plan or unknown or hold or broken or repository),
@@ -157,29 +156,21 @@ class Pinned:
 
     def choose(self) -> tuple[dict[str, str], dict[str, str]]:
         """({name: version} to install, the same if no repository knows them yet and check mode may foresee them)."""
-        missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
-        self.settled = {self.present(wanted) for wanted in self.params["packages"]} - {""}
-        names = sorted({name for wanted in missing for name in wanted["names"]})
-        offers = self.system.offers(names)
-        needed = [wanted for wanted in missing if not wanted["optional"]]
-        if not self.module.check_mode and ahead.judged(needed, offers, {})[0] and self.system.renew():
-            offers = self.system.offers(names)
-        chosen: dict[str, str] = {}
+        wanted = self.params["packages"]
+        found = [ahead.present(package, self.there) for package in wanted]
+        missing = [package for package, name in zip(wanted, found) if not name]  # noqa: B905 - Python 3.8
+        names = sorted({name for package in missing for name in package["names"]})
+        reasons, versions = ahead.judged(missing, self.system.offers(names), {})
+        if reasons and not self.module.check_mode and self.system.renew():
+            reasons, versions = ahead.judged(missing, self.system.offers(names), {})
         unknown: dict[str, str] = {}
-        for wanted in missing:
-            try:
-                name, version = wanted_packages.choose(wanted, offers)
-            except wanted_packages.NoVersionError as error:
-                if wanted["optional"]:
-                    continue
-                if self.module.check_mode and self.params["source_expected"]:
-                    unknown[wanted["names"][0]] = wanted["version"] or "(newest)"
-                    continue
-                self.module.fail_json(msg=f"{self.params['check']}: {error}{self.system.without_lists()}")
-            self.settled.add(name)
-            if self.version(name) != version:
-                chosen[name] = version
-        return chosen, unknown
+        if reasons and self.module.check_mode and self.params["source_expected"]:
+            lacking = [each for each in missing if not each["optional"] and not versions.keys() & {*each["names"]}]
+            unknown = {each["names"][0]: each["version"] or "(newest)" for each in lacking}
+        elif reasons:
+            self.module.fail_json(msg=f"{self.params['check']}: {'; '.join(reasons)}{self.system.without_lists()}")
+        self.settled = {*filter(None, found), *versions}
+        return {name: version for name, version in versions.items() if self.version(name) != version}, unknown
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> list[dict[str, str]]:
         """Return what would be done; ends the module where that is more than was asked for, or nothing may change."""
@@ -222,7 +213,7 @@ class Pinned:
             while not self.system.install(choice, gone):
                 choice = self.choose()[0]
                 self.plan(choice, gone)
-            self.packages = self.system.packages()
+            self.look_again()
         lacking = [name for name, version in choice.items() if self.version(name) != version]
         if lacking:
             self.module.fail_json(msg=f"{self.system.name} ended well, but not as wanted are: {' '.join(lacking)}")

@@ -148,9 +148,7 @@ def make(module: AnsibleModule) -> list[str]:
         store_of.clean(store, link)
         state = look(module)
         if link.is_dir() and not link.is_symlink():
-            whole = not holds(link, module.params, state["interpreter"])
-            store_of.adopt(link, store, state["name"] if whole else "earlier")
-            state = look(module)
+            module.fail_json(msg=f"{link} is a folder, where a link to the current environment belongs: move it away")
         if not state["complete"]:
             target = Path(state["ready"][0]) if state["ready"] else build(module, state)
             store_of.activate(link, target)

@@ -1,4 +1,4 @@
-"""Each package that a role would install is looked up by a validation before anything changes: both lists are compared.
+"""Validation looks up each package that a role would install, before anything changes; each system has its repository.
 
 Every task of every role that installs is found in the roles themselves, and so is every look. Ansible renders both for
 bare hosts where everything is asked for that can be.
@@ -52,6 +52,26 @@ HOSTS: dict[str, dict[str, Any]] = {
     "b200": {"nodectl_hardware": "b200-8", "node": {"os": UBUNTU_24, "nvlink5": True}},
     "kept-driver": {"node": {"driver": KEPT}},
     "kept-driver-b200": {"nodectl_hardware": "b200-8", "node": {"os": UBUNTU_24, "nvlink5": True, "driver": KEPT}},
+}
+# os-release's ID and VERSION_ID, the key of stacks, the machine; NVIDIA's folder and the name of its key
+SYSTEMS = [
+    ("ubuntu", "22.04", "ubuntu-22.04", "x86_64", "ubuntu2204/x86_64", "3bf863cc"),
+    ("ubuntu", "24.04", "ubuntu-24.04", "aarch64", "ubuntu2404/sbsa", "3bf863cc"),
+    ("ubuntu", "26.04", "ubuntu-26.04", "x86_64", "ubuntu2604/x86_64", "60DF8A40"),
+    ("debian", "12", "debian-12", "x86_64", "debian12/x86_64", "3bf863cc"),
+    ("debian", "13", "debian-13", "aarch64", "debian13/sbsa", "8793F200"),
+    ("rhel", "9.8", "rhel-9", "aarch64", "rhel9/sbsa", "D42D0685"),
+    # its key is the operator's to name
+    ("rocky", "10.1", "rocky-10", "x86_64", "rhel10/x86_64", ""),
+    ("almalinux", "10.1", "almalinux-10", "x86_64", "rhel10/x86_64", ""),
+]
+HOSTS |= {
+    key: {
+        "nodectl_hardware": "unknown",
+        "nodectl_stack": "cu132",
+        "node": {"os": {"id": system, "version": version, "key": key}, "architecture": machine},
+    }
+    for system, version, key, machine, *_ in SYSTEMS
 }
 # what earlier tasks find on a bare host, and everything asked for that can be
 GIVEN: dict[str, Any] = {
@@ -107,6 +127,9 @@ def play() -> list[dict[str, Any]]:
                 "when": condition,
             }
         )
+    shown = "[_nvidia_repository_uri, _nvidia_repository_key_name]"
+    told = f"{{'host': inventory_hostname, 'kind': 'repository', 'packages': {shown}}}"
+    tasks.append({"ansible.builtin.debug": {"msg": f"TOLD {{{{ {told} | to_json }}}}"}})
     places = ("defaults/main.yml", "defaults/profiles.yml", "vars/main.yml")
     files = [str(path) for place in places for path in sorted(ROLES.glob(f"*/{place}"))]
     return [{"hosts": "all", "gather_facts": False, "vars_files": files, "tasks": tasks}]
@@ -143,8 +166,16 @@ def names_of(entry: str | Mapping[str, Any]) -> set[str]:
     return {name.replace("@driver", DRIVER) for name in names}
 
 
+@pytest.mark.parametrize(("host", "folder", "key"), [(row[2], *row[4:]) for row in SYSTEMS])
+def test_each_system_and_architecture_has_its_folder_and_its_key(
+    told: list[dict[str, Any]], host: str, folder: str, key: str
+) -> None:
+    (shown,) = [each["packages"] for each in told if each["host"] == host and each["kind"] == "repository"]
+    assert shown == [f"https://developer.download.nvidia.com/compute/cuda/repos/{folder}/", f"{key}.pub"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", [name for name in HOSTS if name not in {row[2] for row in SYSTEMS}])
 def test_what_would_be_installed_is_looked_up_before(told: list[dict[str, Any]], host: str) -> None:
     of_host = [each for each in told if each["host"] == host]
     looked = set().union(

@@ -199,18 +199,9 @@ def test_an_environment_that_lost_a_package_is_made_anew_beside_it(make: Make, t
     assert make()["changed"] and link.resolve().name == f"{broken.name}.2"
 
 
-def test_a_real_folder_of_an_earlier_version_is_taken_over_as_it_is(
-    make: Make, settings: dict[str, Any], tmp_path: Path
-) -> None:
-    link, uv = tmp_path / "opt" / "venv", settings["uv"]
-    quiet = {**os.environ, "UV_NO_CONFIG": "1", "UV_NO_CACHE": "1"}
-    subprocess.run([uv, "venv", "-q", "--python", PYTHON, link], check=True, env=quiet)
-    pip = [uv, "pip", "install", "-q", "--python", link / "bin" / "python", "--no-index"]
-    subprocess.run([*pip, "--find-links", settings["wheelhouse"], *settings["requirements"]], check=True, env=quiet)
-    inode = link.stat().st_ino
-    answer = make(uv="/nonexistent/uv")
-    assert answer["changed"] and link.is_symlink() and link.stat().st_ino == inode, "moved, not built"
-    assert not make()["changed"]
+def test_a_folder_in_the_links_place_is_refused(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "opt" / "venv").mkdir(parents=True)
+    assert "move it away" in make()["msg"]
 
 
 def test_earlier_environments_go_but_for_the_last_and_what_is_used(make: Make, tmp_path: Path) -> None:

@@ -80,12 +80,6 @@ def owner(fields: dict[str, str]) -> str:
     return "distribution" if _DISTRIBUTION.search(maintainer) else "other"
 
 
-def held(root: str = "/") -> list[str]:
-    """Names that dpkg keeps at their version."""
-    status = read_or(os.path.join(root, STATUS.lstrip("/")))
-    return [fields["Package"] for fields in stanzas(status) if fields.get("Status", "")[:5] == "hold "]
-
-
 def stanzas(text: str) -> Iterator[dict[str, str]]:
     """Paragraphs of `Field: value`; continuation lines are not needed here and left out."""
     for block in text.split("\n\n"):
@@ -126,9 +120,10 @@ def parse(status: str, marks: str) -> tuple[Packages, dict[str, dict[str, str]]]
     return packages, details
 
 
-def installed_now() -> Packages:
+def installed_now(root: str = "/") -> Packages:
     """Return the node's packages, without asking a program."""
-    return parse(read_text(STATUS), read_text(MARKS))[0]
+    status, marks = (read_text(os.path.join(root, path.lstrip("/"))) for path in (STATUS, MARKS))
+    return parse(status, marks)[0]
 
 
 def there(package: Package | None) -> bool:

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, sources
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
@@ -133,7 +132,7 @@ class Apt:
 
     def packages(self) -> Packages:
         """Return what dpkg holds now, by its own file."""
-        return packages.parse(read_text(str(Path(self.root, packages.STATUS.lstrip("/")))), "")[0]
+        return packages.installed_now(self.root)
 
     def interrupted(self, present: Packages) -> list[str]:
         """Return packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
@@ -153,10 +152,6 @@ class Apt:
             time.sleep(3)
         fix = ("--fix-broken", "install", "--yes", "--no-install-recommends", "--no-remove", *CONFOLD)
         self.run("apt-get", *fix, doing="repair an interrupted installation")
-
-    def sources(self, uri: str) -> list[dict[str, str]]:
-        """Return the enabled sources."""
-        return sources.read(self.root, uri)
 
     def offers_aside(self, uri: str, suite: str, names: list[str]) -> Offers:
         """Return what a repository offers that is no source yet; only its lists are read, so no key is needed."""

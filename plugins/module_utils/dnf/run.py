@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
@@ -99,10 +99,6 @@ class Dnf:
             dnf.options += ["--setopt=aside.module_hotfixes=1", "--setopt=aside.skip_if_unavailable=0"]
             dnf.run("dnf", *dnf.options, "--quiet", "makecache", doing=f"read {uri}")
             return dnf.offers(names)
-
-    def sources(self, uri: str) -> list[dict[str, str]]:
-        """Return the enabled sources."""
-        return sources.read(self.root, uri)
 
     def renew(self) -> bool:
         """Have dnf read all its repositories, once; False if that was done already."""
