@@ -8,7 +8,6 @@ from typing import Any
 
 from nodectl.checks.check import Subject
 from nodectl.checks.kernel.last_boot import unclean_boot
-from nodectl.common.printable import one_line
 from nodectl.errors import ParseError
 from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
@@ -26,10 +25,9 @@ from nodectl.transport.base import Transport
 _TIMEOUT_S = 30.0
 _BLAMES_NOBODY = frozenset(("collective_timeout", "rendezvous", "time_limit"))
 _CUTS_OFF = frozenset(("host_lost", "supervisor", "launcher"))
-_MOST_LINES, _MOST_BUSY = 4, 2
-_FULL, _MUTE = "is full", "does not answer (a network file system)"
-# on the host of a rank that is missed, these belong to the cause
-_STANDS = (_FULL, _MUTE)
+_MOST_LINES = 4
+# on the host of a rank that is missed, this belongs to the cause
+_FULL = "is full"
 # hosts take at the word of one of them; what is further apart is of another moment
 _TOGETHER_S = 45.0
 _NO_BRAKES = frozenset(("idle", "gpu_idle", "applications_clocks_setting"))
@@ -69,35 +67,14 @@ def _taking(
 
 
 def _machine_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return what is remarkable of a machine, each with its moment: what hangs or is full, pressure, GPUs, links."""
+    """Return a machine's full disks, blocked processes and slow GPUs, each with its moment."""
     machine, times = report["host"], report.get("times", {})
-    errors = sorted(machine.get("errors", {}).items(), key=lambda item: -item[1])[:_MOST_LINES]
     lines = {
-        "mounts": [f"{place} {_MUTE}" for place in machine.get("mounts", ())],
         "full": [f"{place} {_FULL}" for place in machine.get("full", ())],
         "blocked": [f"a process waits in the kernel: {line}" for line in machine.get("blocked", ())[:_MOST_LINES]],
-        "top": [f"among the busiest: {line}" for line in machine.get("top", ())[:_MOST_BUSY]],
-        "errors": [f"{path} rose by {count}" for path, count in errors],
-        "pressure": [f"memory pressure: {line}" for line in _full_lines(machine.get("pressure", {}).get("memory", ""))],
         "smi": _gpu_lines(machine.get("smi", "")),
-        "nvlink": _link_lines(machine.get("nvlink_before", ""), machine.get("nvlink", "")),
     }
     return [f", {clock(times.get(key, report['at']))}: {line}" for key, texts in lines.items() for line in texts]
-
-
-def _link_lines(before: str, after: str) -> list[str]:
-    """Return the lines of `nvidia-smi nvlink -e` that changed between two answers: errors of links rose."""
-    lines, gpu = [], ""
-    answers = ([one_line(line.strip()) for line in text.splitlines()] for text in (before, after))
-    for old, new in zip(*answers, strict=False):
-        gpu = new.partition(":")[0] if new.startswith("GPU") else gpu
-        lines += [f"{gpu}, NV{new}; it was {old.rpartition(':')[2].strip()}"] if old != new else []
-    return lines[:_MOST_LINES]
-
-
-def _full_lines(pressure: str) -> list[str]:
-    """Return the line on the time in which all processes waited for memory, if there was some in 10 s."""
-    return [line for line in pressure.splitlines() if line.startswith("full ") and " avg10=0.00" not in f" {line}"]
 
 
 def _gpu_lines(text: str) -> list[str]:
@@ -126,7 +103,7 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     when = ", ".join(filter(None, (clock(named.at), named.why)))
     line = f"black box, {when}: {named.look.verdict}"
     hosts = tuple(f"{rank.host}," for rank in named.look.ranks if rank.rank in named.look.missing)
-    full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_STANDS)]
+    full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_FULL)]
     cause = replace(cause, evidence=(*cause.evidence, line, *full))
     if cause.category in _BLAMES_NOBODY:
         return replace(job, first_failure=_of_rank(cause, named.look))

@@ -259,15 +259,8 @@ class MachineRow(TypedDict, total=False):
     """A whole machine in the black box: texts of the kernel and of nvidia-smi, and lists of lines."""
 
     memory: str
-    pressure: dict[Line, str]
-    top: list[Line]
     blocked: list[Line]
-    mounts: list[Line]
-    memory_kills: int | None
-    errors: dict[Line, int]
     smi: str
-    nvlink: str
-    nvlink_before: str
     full: list[Line]
 
 

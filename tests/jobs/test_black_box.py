@@ -66,26 +66,10 @@ def test_a_host_counts_with_its_newest_taking_of_the_same_moment() -> None:
     assert {host: item["at"] for host, item in _newest(rows).items()} == {"node01": 400.0}
 
 
-def test_a_machine_that_hangs_or_slows_down_is_evidence() -> None:
-    links = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: {}\n"
-    host = {
-        "full": ["/scratch"],
-        "nvlink_before": links.format(1),
-        "nvlink": links.format(3),
-        "mounts": ["/data"],
-        "blocked": ["D 7 nfs_wait cat"],
-        "errors": {"/sys/class/net/eth0/statistics/rx_errors": 5},
-        "pressure": {"memory": "some avg10=9.00 avg60=0.00\nfull avg10=4.00 avg60=0.00 total=1\n"},
-    }
+def test_full_disks_and_blocked_processes_are_evidence() -> None:
+    host = {"full": ["/scratch"], "blocked": ["D 7 nfs_wait cat"]}
     evidence = _taking({"node01": row(0, ["train.py:9 work"], host=host)}, {}).look.evidence
-    for words in (
-        "/scratch is full",
-        "GPU 0, NVLink 0: CRC Errors: 3; it was 1",
-        "/data does not answer",
-        "nfs_wait",
-        "rx_errors rose by 5",
-        "memory pressure: full avg10=4.00",
-    ):
+    for words in ("/scratch is full", "nfs_wait"):
         assert any(line.startswith("node01, ") and words in line for line in evidence), (words, evidence)
 
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..common import machine
 from ..common.bounds import fitted
-from ..common.patterns import lazily
-from . import kernel, living, notes, waiting
+from . import living, notes, waiting
 from .folder import JobFolder, write_atomic
 from .process import all_pids, read_stat, spawn_payload
 from .rhythm import LEAST_S
@@ -36,16 +32,6 @@ _RESERVE_BYTES = 512 << 10
 _TEXT_BYTES = 256 << 10
 _KEPT = 3
 _TOP = 10
-_MOUNT_S = 1.0
-_NVLINK = ("nvlink", "-e")
-_REMOTE = frozenset(
-    ("nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "ceph", "gpfs", "glusterfs", "fuse.sshfs", "9p")
-)
-_PRESSURE = "/proc/pressure"
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_BUSY_TICKS = _TICKS_PER_S  # in the few seconds of a taking
-_COUNTERS = ("/sys/class/net/*/statistics/*", "/sys/class/infiniband/*/ports/*/*counters/*")
-_ERRORS = lazily(r"err|discard|drop|down|recover|retry|retrans|timeout|sequence")
 _APART_S = 30.0  # between two takings
 Row = Dict[str, Any]
 
@@ -114,18 +100,12 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
         raise OSError(f"{job.at(FOLDER)} is a link")
     page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
     page.write({"host": {}})
-    with ThreadPoolExecutor(1) as pool:
-        links = pool.submit(machine.smi, *_NVLINK, timeout_s=_TOOL_S)
-        parts = living.looks(job, _TOOL_S)
-        page.write(next(parts))
-        errors, used = _port_errors(), {pid: ticks for pid, ticks, _ in _processes()}
-        page.write({"host": {**_host(), "full": _full_disks(job)}})
-        for part in parts:
-            page.write(part)
-        rose = {path: count - errors.get(path, count) for path, count in _port_errors().items()}
-        more = {"errors": {path: count for path, count in rose.items() if count}, "top": _busiest(used)}
-        page.write({"host": {**more, "nvlink_before": (links.result() or "")[:_TEXT_BYTES]}})
-    page.write({"host": _tools()})
+    parts = living.looks(job, _TOOL_S)
+    page.write(next(parts))
+    page.write({"host": {"memory": _text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}})
+    for part in parts:
+        page.write(part)
+    page.write({"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}})
     _thin_out(job)
 
 
@@ -257,42 +237,20 @@ def _file_bytes(path: str) -> bytes:
         return b""
 
 
-def _host() -> Row:
-    """Return what the kernel tells of the whole machine: memory, pressure, blocked processes, network file systems."""
-    return {
-        "memory": _text("/proc/meminfo"),
-        "pressure": {name: _text(os.path.join(_PRESSURE, name)) for name in ("cpu", "memory", "io")},
-        "blocked": [line for _, _, line in _processes() if line.startswith("D ")][:_TOP],
-        "mounts": _hanging_mounts(),
-        "memory_kills": kernel.host_kills(),
-    }
-
-
 def _full_disks(job: JobFolder) -> List[str]:
     """Return where no space is left, of the job's folder, the usual temporary folders and the disks."""
-    disks = [words[1] for words in _mounts() if words[0].startswith("/dev/")]
+    mounts = (line.split() for line in _text("/proc/mounts").splitlines())
+    disks = [words[1] for words in mounts if words[0].startswith("/dev/")]
     return list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]
 
 
-def _tools() -> Row:
-    """Return the words of nvidia-smi; empty if there is none, or it hangs."""
-    pages = {"smi": ("-q",), "nvlink": _NVLINK}
-    return {key: (machine.smi(*words, timeout_s=_TOOL_S) or "")[:_TEXT_BYTES] for key, words in pages.items()}
-
-
-def _processes() -> Iterator[Tuple[int, int, str]]:
-    """Yield each process, its CPU time in ticks, and a line: state, pid, the call in which it is blocked, program."""
-    for pid in all_pids():
-        told = read_stat(pid)
-        if told is not None:
-            waits = waiting.call(pid) if told.state == "D" else ""
-            yield pid, told.cpu_ticks, f"{told.state} {pid} {waits or '-'} {waiting.command(pid).partition(' ')[0]}"
-
-
-def _busiest(used: Dict[int, int]) -> List[str]:
-    """Return the processes that used most CPU time since `used`, with its seconds."""
-    rows = sorted(((ticks - used.get(pid, ticks), line) for pid, ticks, line in _processes()), reverse=True)
-    return [f"{line}: {ticks / _TICKS_PER_S:.1f} s of CPU" for ticks, line in rows[:_TOP] if ticks >= _BUSY_TICKS]
+def _blocked() -> List[str]:
+    """Return the processes that wait in the kernel: state, pid, the call in which it is blocked, program."""
+    stats = ((pid, read_stat(pid)) for pid in all_pids())
+    waiting_pids = [pid for pid, stat in stats if stat is not None and stat.state == "D"]
+    return [
+        f"D {pid} {waiting.call(pid) or '-'} {waiting.command(pid).partition(' ')[0]}" for pid in waiting_pids[:_TOP]
+    ]
 
 
 def _text(path: str) -> str:
@@ -301,32 +259,3 @@ def _text(path: str) -> str:
             return file.read(_TEXT_BYTES).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _hanging_mounts() -> List[str]:
-    """Return the network file systems that do not answer within a second, each asked by a process of its own."""
-    places = [words[1] for words in _mounts() if words[2] in _REMOTE]
-    asked = [(place, _ask_mount(place)) for place in places]
-    until_s = time.monotonic() + _MOUNT_S
-    while any(process.poll() is None for _, process in asked) and time.monotonic() < until_s:
-        time.sleep(0.01)
-    for _, process in asked:
-        process.kill()
-    return [place for place, process in asked if process.poll() is None]
-
-
-def _mounts() -> List[List[str]]:
-    """Return device, place and kind of each mount."""
-    return [line.split()[:3] for line in _text("/proc/mounts").splitlines()]
-
-
-def _ask_mount(place: str) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(["stat", "-f", "--", place], stdin=quiet, stdout=quiet, stderr=quiet)
-
-
-def _port_errors() -> Dict[str, int]:
-    """Return the error counters of all network and RDMA ports, by file."""
-    paths = [path for pattern in _COUNTERS for path in glob.glob(pattern) if _ERRORS.search(os.path.basename(path))]
-    texts = {path: _text(path).strip() for path in paths}
-    return {path: int(text) for path, text in texts.items() if text.isdigit()}
