@@ -253,17 +253,11 @@ def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str,
     if report is not None:
         document = report.document
         processes, alive = int(document["processes"]), bool(document["alive"])
-        left = document["state"].get("left") or {}
-        outputs, memory = _left(left, "outputs"), _left(left, "shared_memory")
-        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")), outputs, memory)
+        outputs = tuple(document["state"].get("outputs") or ())
+        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")), outputs)
     if name in unreachable:
         return JobPart(name, rank, "unreachable", problem=unreachable[name])
     return JobPart(name, rank, "absent")
-
-
-def _left(left: Mapping[str, Any], kind: str) -> tuple[str, ...]:
-    more = int(left.get(f"more_{kind}") or 0)
-    return (*map(str, left.get(kind) or ()), *([f"{more} more"] if more else []))
 
 
 def _seen_from_elsewhere(

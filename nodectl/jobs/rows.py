@@ -107,15 +107,6 @@ class AttemptRow(TypedDict):
     cause: CauseRow | None
 
 
-class LeftRow(TypedDict, total=False):
-    """Things that a job has left behind."""
-
-    outputs: list[Line]
-    more_outputs: int
-    shared_memory: list[Line]
-    more_shared_memory: int
-
-
 class TraceRow(TypedDict):
     """The summary of a traced rank."""
 
@@ -145,7 +136,7 @@ class StateRow(TypedDict):
     roster: NotRequired[list[int]]
     attempts: NotRequired[list[AttemptRow]]
     no_restart: NotRequired[Line]
-    left: NotRequired[LeftRow]
+    outputs: NotRequired[list[Line]]
 
 
 class HostRow(TypedDict):

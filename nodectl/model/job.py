@@ -52,7 +52,7 @@ class JobPart:
     """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
 
     `cut off`: it waits for another attempt, and the job is over. `outputs` are files that the job has written into its
-    code's folder there, `shared_memory` into /dev/shm: names, and last how many more there are.
+    code's folder there, the last entry may be how many more there are.
     """
 
     host: str
@@ -62,7 +62,6 @@ class JobPart:
     supervised: bool = False
     problem: str = ""
     outputs: tuple[str, ...] = ()
-    shared_memory: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

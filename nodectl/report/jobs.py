@@ -62,7 +62,6 @@ def job_document(job: Job) -> dict[str, object]:
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
-        "shared_memory": {part.host: list(part.shared_memory) for part in job.parts if part.shared_memory},
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
     }
 
@@ -131,21 +130,16 @@ def conclusion(job: Job) -> str:
 
 
 def left_lines(job: Job) -> list[str]:
-    """Return where the files lie that the job has written beside its logs; hosts that have the same share a line."""
-    lines = []
-    for kind, where, remedy in (
-        ("outputs", f"{_STATE}/jobs/{job.id}/code", "they go with `nodectl jobs clean`"),
-        ("shared_memory", "/dev/shm", "they stay there"),  # noqa: S108 - it is only named
-    ):
-        hosts: dict[tuple[str, ...], list[str]] = {}
-        for part in job.parts:
-            hosts.setdefault(getattr(part, kind), []).append(part.host)
-        lines += [
-            f"new files on {fold(names)} in {where}: {', '.join(files)}; {remedy}"
-            for files, names in hosts.items()
-            if files
-        ]
-    return lines
+    """Return where the files are that the job has written next to its code; hosts with the same files share a line."""
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for part in job.parts:
+        hosts.setdefault(part.outputs, []).append(part.host)
+    where, remedy = f"{_STATE}/jobs/{job.id}/code", "`nodectl jobs clean` removes them"
+    return [
+        f"new files on {fold(names)} in {where}: {', '.join(files)}; {remedy}"
+        for files, names in hosts.items()
+        if files
+    ]
 
 
 def why_text(job: Job) -> str:

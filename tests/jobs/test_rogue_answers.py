@@ -46,7 +46,7 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
             {"number": 1, "hosts": list(names), "begun_at": 1e9, "ended_at": 1e9 + 5, "log_begin": 0,
              "cause": {**failure("exception", 0, "ValueError: x"), "host": "a"}}
         ],
-        "left": {"outputs": ["out.txt"], "more_outputs": 2, "shared_memory": ["x"], "more_shared_memory": 0},
+        "outputs": ["out.txt", "2 more"],
         **state,
     }  # fmt: skip
     more = {"nodes": None, "restarts": 3, "skipped": ["disk: 95 %"]}

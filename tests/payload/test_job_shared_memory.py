@@ -16,7 +16,7 @@ import pytest
 
 from nodectl.payload.jobs import shared_memory
 from nodectl.payload.jobs.contain import Containment
-from nodectl.payload.jobs.folder import JobFolder, venv_of
+from nodectl.payload.jobs.folder import new_files, venv_of
 from nodectl.payload.jobs.node_end import lacks_launcher
 
 
@@ -91,29 +91,14 @@ def test_what_a_living_program_may_have_made_stays_also_while_nobody_has_it_mapp
     assert {path.name for path in shm.iterdir()} == left
 
 
-JOB = "20261124-040000-ab12"
-
-
-def test_new_files_are_told_and_old_ones_libraries_and_caches_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    job, shm, since = JobFolder(JOB), tmp_path / "shm", time.time() - 60
-    shm.mkdir()
-    monkeypatch.setattr(shared_memory, "_FOLDER", f"{shm}/")
-    names = ["code/train.py", *(f"code/out/{n}.pt" for n in range(7)), "code/__pycache__/a.pyc"]
-    for path in [*(Path(job.at(name)) for name in names), shm / "mine.bin", shm / "old.bin", shm / "nccl-ab"]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    for path in (Path(job.at("code/train.py")), shm / "old.bin"):
-        os.utime(path, (since - 1, since - 1))
-    assert shared_memory.left_behind(job, since) == {
-        "outputs": [f"out/{n}.pt" for n in range(5)],
-        "more_outputs": 2,
-        "shared_memory": ["mine.bin"],
-        "more_shared_memory": 0,
-    }
-    assert shared_memory.left_behind(job, time.time() + 60) == {}
+def test_new_files_are_listed_without_old_ones_and_caches(tmp_path: Path) -> None:
+    since = time.time() - 60
+    for name in ("train.py", *(f"out/{n}.pt" for n in range(7)), "__pycache__/a.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    os.utime(tmp_path / "train.py", (since - 1, since - 1))
+    assert new_files(str(tmp_path), since) == [*(f"out/{n}.pt" for n in range(5)), "2 more"]
+    assert new_files(str(tmp_path), time.time() + 60) == []
 
 
 def test_a_host_has_an_environment_of_its_own(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _PARTIAL, _UNDONE = ".partial", ".undone"
 RECEIVER = "receiver"
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 _FULL_BYTES = 64 * 1024
+_FILES_SHOWN, _MOST_FILES = 5, 10_000
 
 
 class JobFolderError(Exception):
@@ -409,6 +410,26 @@ def _hidden(ending: str) -> Iterator[str]:
         job_id = name[1 : -len(ending)]
         if name.startswith(".") and name.endswith(ending) and is_job_id(job_id):
             yield job_id
+
+
+def new_files(folder: str, since_s: float) -> List[str]:
+    """Return some files below a folder that are newer than `since_s`, without Python's caches; last `N more`."""
+    names = sorted(_newer(folder, since_s))
+    more = len(names) - _FILES_SHOWN
+    return [*names[:_FILES_SHOWN], *([f"{more} more"] if more > 0 else [])]
+
+
+def _newer(folder: str, since_s: float) -> Iterator[str]:
+    seen = 0
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            seen += 1
+            if seen > _MOST_FILES:
+                return
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(path, name)).st_mtime >= since_s:
+                    yield os.path.relpath(os.path.join(path, name), folder)
 
 
 def known_jobs() -> List[str]:

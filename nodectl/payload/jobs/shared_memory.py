@@ -1,7 +1,4 @@
-"""Leftovers of a job on a node: segments in /dev/shm that its processes had mapped, other files there and in its code.
-
-A killed process cannot remove its own segments.
-"""
+"""Segments in /dev/shm that a job's processes had mapped: a killed process cannot remove its own."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ import contextlib
 import math
 import os
 import re
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Iterable, Iterator, Set, Tuple
 
 from ..common.patterns import lazily
-from .folder import JobFolder
 from .process import all_pids
 
 _FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
@@ -77,18 +73,6 @@ def present(made_by_s: float = math.inf) -> Set[Segment]:
     }
 
 
-def unclaimed(since_s: float) -> List[str]:
-    """Return the names of this login's files in /dev/shm that are newer than `since_s` and not library-made."""
-    names = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(_FOLDER):
-            with contextlib.suppress(FileNotFoundError):
-                stat = entry.stat(follow_symlinks=False)
-                if stat.st_uid == os.geteuid() and stat.st_mtime >= since_s and not entry.name.startswith(_PREFIXES):
-                    names.append(entry.name)
-    return names
-
-
 def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
     """Remove segments that were created after `before` and by `made_by_s` and that nobody has mapped: a killed rank's.
 
@@ -126,40 +110,3 @@ def _unlink(segments: Iterable[Segment]) -> None:
         with contextlib.suppress(OSError):
             if os.lstat(path).st_ino == inode:
                 os.unlink(path)
-
-
-_SHOWN = 5
-_MOST = 10_000
-
-
-def left_behind(job: JobFolder, since_s: float) -> Dict[str, Any]:
-    """Return `outputs` and `shared_memory`: names of some files newer than `since_s`; `more_…`: how many others."""
-    outputs = sorted(_written(job.at("code"), since_s))
-    memory = sorted(unclaimed(since_s))
-    return {**_told("outputs", outputs), **_told("shared_memory", memory)}
-
-
-def _told(kind: str, names: List[str]) -> Dict[str, Any]:
-    shown = names[:_SHOWN]
-    return {kind: shown, f"more_{kind}": len(names) - len(shown)} if names else {}
-
-
-def _written(folder: str, since_s: float) -> Iterator[str]:
-    """Yield the paths of files in the folder that are newer than `since_s`, without Python's caches, up to a limit."""
-    seen = 0
-    for path, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in names:
-            seen += 1
-            if seen > _MOST:
-                return
-            made_s = _changed_s(os.path.join(path, name))
-            if made_s is not None and made_s >= since_s:
-                yield os.path.relpath(os.path.join(path, name), folder)
-
-
-def _changed_s(path: str) -> Optional[float]:
-    try:
-        return os.lstat(path).st_mtime
-    except OSError:
-        return None

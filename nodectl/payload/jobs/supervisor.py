@@ -18,7 +18,7 @@ from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .evidence import Output, host_at_start
 from .failures import bounded, brief, first, first_of_attempt
-from .folder import JobFolder
+from .folder import JobFolder, new_files
 from .guard import Guard
 from .heartbeat import Attempt
 from .job_events import report
@@ -75,7 +75,7 @@ class Supervisor:
         self._killed = False
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
-        self._left: Optional[Dict[str, Any]] = None
+        self._outputs: Optional[List[str]] = None
         self._doubts = black_box.Doubts()
 
     def open(self) -> None:
@@ -464,10 +464,10 @@ class Supervisor:
         self.following = follows if isinstance(follows, Attempt) else None
 
     def _look_at_leftovers(self) -> News:
-        """List leftovers that nodectl does not remove, for the operator; runs on the clerk's thread."""
-        history = self.member.history
-        left = shared_memory.left_behind(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
-        return lambda: setattr(self, "_left", left)
+        """List the files that the job has written into its code's folder; runs on the clerk's thread."""
+        begun_at = float(self.member.history[0]["begun_at"]) if self.member.history else self.begun_at
+        files = new_files(self.job.at("code"), begun_at)
+        return lambda: setattr(self, "_outputs", files)
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
         """Decide what follows; a host that leaves does not decide, and goes when the others know that it is not fit."""
@@ -528,7 +528,7 @@ class Supervisor:
         if self.over is None:
             return self.following is not None
         waited_s = now_s - self._ended_s
-        if self._left is None and waited_s < _LEFT_S:
+        if self._outputs is None and waited_s < _LEFT_S:
             return False
         if not self.over.told or (self.state == hb.STOPPED and waited_s > _STOPPED_S):
             return True
@@ -561,7 +561,7 @@ class Supervisor:
             "roster": list(self.member.attempt.roster),
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
-            **({"left": self._left} if self._left else {}),
+            **({"outputs": self._outputs} if self._outputs else {}),
         }
 
     def _record(self) -> Dict[str, Any]:

@@ -164,11 +164,9 @@ class Job(TypedDict):
     no_restart: str
     stopped_by: str
     skipped: list[str]
-    remarks: list[str]
     traces: list[RankTrace]
     host_states: dict[str, str]
     outputs: dict[str, list[str]]
-    shared_memory: dict[str, list[str]]
     processes: dict[str, int]
     unreachable: dict[str, str]
 
