@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
 
 # hidden files that programs look for and that hold nothing of anybody's; the others stay
 _OPEN = re.compile(
@@ -50,8 +49,6 @@ _LAST = re.compile(
     r"(?<!per[-_])(?<!next[-_])(?<!by[-_])token(?:\.[^.]+)?$|token(?!i[sz])[^.]*$|pass(?:w(?:or)?d|phrase|code)s?(?:\.[^.]+)?$"
 )
 _WORDS = re.compile(r"passw(?:or)?d")
-# what such a file holds decides
-_SPEAKS = re.compile(r"token(?!i[sz])|passw|pass(?:code|phrase)|(?<![a-z])(?:keys?|auth|logins?|pat)(?![a-z])|apikey")
 _PROGRAM = re.compile(r"(?s:.*)\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs|go|js)")
 _TENSORS = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model)")
 _DATA = re.compile(rf"{_TENSORS.pattern}|.*\.(?:[ct]sv|jsonl|md)")
@@ -152,24 +149,17 @@ def is_program(path: Path) -> bool:
 
 
 def secret_in(path: Path) -> str:
-    """Return which secret a file's beginning holds (`a private key`); empty for none of a known form.
-
-    In a small text whose name speaks of a secret, letters and digits as by chance are one. OSError.
-    """
+    """Return which secret a file's beginning holds (`a private key`); "" for none of a known form. OSError."""
     with path.open("rb") as file:
-        return secret_of(path.name, file)
+        return secret_of(file.read(_HEAD_BYTES))
 
 
-def secret_of(name: str, file: BinaryIO) -> str:
-    """Return the same for a file of this name that is open at its beginning."""
-    text = file.read(_HEAD_BYTES)
+def secret_of(data: bytes) -> str:
+    """Return the same for the bytes of a file."""
+    text = data[:_HEAD_BYTES]
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
         text = text.decode("utf-16", errors="ignore").encode(errors="ignore")
-    if kind := next((kind for first, pattern, kind in _PATTERNS if first in text and pattern.search(text)), ""):
-        return kind
-    name = name.lower()
-    speaks = _SPEAKS.search(name) and not _PROGRAM.fullmatch(name) and not _TENSORS.fullmatch(name)
-    return "what looks like a token" if speaks and len(text) < _HEAD_BYTES and _has_chance(text) else ""
+    return next((kind for first, pattern, kind in _PATTERNS if first in text and pattern.search(text)), "")
 
 
 def without_keys_and_tokens(text: str) -> str:
@@ -188,12 +178,6 @@ def _whole_patterns() -> list[tuple[str, re.Pattern[str]]]:
 def _starred(match: re.Match[str]) -> str:
     label = _LABEL.match(match[0])
     return f"{label[0] if label else ''}***{'@' if match[0].endswith('@') else ''}"
-
-
-def _has_chance(text: bytes) -> bool:
-    """Return whether 20 or more letters and digits alternate as in no word and no number, or are a UUID."""
-    runs = re.findall(rb"[A-Za-z0-9]{20,}", text.replace(b"-", b""))
-    return any(len(re.findall(rb"[A-Za-z](?=[0-9])", run)) > 2 for run in runs)
 
 
 def why_not_whole(folder: Path) -> str:

@@ -25,8 +25,6 @@ from nodectl.jobs.plan import CODE_LIMIT_MIB
 
 _LIMIT_FILES = 100_000
 _IGNORED_SHOWN = 5
-_MANY_FILES = 200
-_PARTS_SHOWN = 10
 _BUNDLED = "workload:"
 # what travels only if the command line names it: history, environments, caches
 _CACHES = GitIgnoreSpec.from_lines(
@@ -262,15 +260,8 @@ def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]
         stayed=tuple(ordered[:_MOST_STAYED]),
         project=name_of(root.name, root),
         secrets=secrets,
-        shown=(*_parts(files), *_spoken(files)),
+        shown=tuple(_spoken(files)),
     )
-
-
-def _parts(files: Sequence[tuple[Path, str]]) -> Iterator[str]:
-    if len(files) > _MANY_FILES:
-        parts = Counter(PurePosixPath(place).parts[0] for _, place in files).most_common()
-        more = f" and {len(parts) - _PARTS_SHOWN} more" if len(parts) > _PARTS_SHOWN else ""
-        yield f"they lie in {', '.join(f'{part} ({count})' for part, count in parts[:_PARTS_SHOWN])}{more}"
 
 
 def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:

@@ -68,7 +68,7 @@ def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
         for path, place in code.files:
             data, executable = _read_file(code.folder, path)
             # a file may have been replaced since it was selected
-            if not is_program(path) and (what := secret_of(path.name, io.BytesIO(data))):
+            if not is_program(path) and (what := secret_of(data)):
                 raise JobError(
                     f"{path} never travels with a job: by now it holds {what}", "remove it, and launch again"
                 )

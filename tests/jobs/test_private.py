@@ -369,27 +369,6 @@ def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path) -> None:
     assert MARK.encode() not in carried(code) and len(code.secrets) == len(OTHERS)
 
 
-CHANCE = "x7Jq2mP0vB9tR4cW1nZ8"  # of no known form
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "stays"),
-    [
-        *((name, f"anna,{CHANCE}\n", True) for name in ("tokens.txt", "keys.csv")),
-        ("notes.txt", f"anna,{CHANCE}\n", False),
-        ("tokens.txt", "Donaudampfschifffahrtsgesellschaft 12\nsample_0000000000000001 3\n", False),
-        ("token_counts.csv", "the,123456789012345678901234\n", False),
-        ("tokens.txt", f"{CHANCE}\n" * 5000, False),  # a vocabulary, as large as none has secrets
-        ("tokens.npy", CHANCE, False),
-    ],
-)
-def test_what_a_small_file_holds_decides_where_its_name_speaks_of_secrets(
-    tmp_path: Path, name: str, text: str, stays: bool
-) -> None:
-    fill(repository(tmp_path), "train.py", name).joinpath(name).write_text(text)
-    assert find_code(str(tmp_path / "train.py")).secrets == ((name,) if stays else ())
-
-
 def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> None:
     folder = fill(repository(tmp_path / "p"), "train.py")
     (folder / "train.py").write_text("")
@@ -402,11 +381,6 @@ def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> 
     code = find_code(str(folder / "train.py"))
     assert [place for _, place in code.files] == ["own.txt", "train.py"]
     assert {place for place, rule in code.stayed if "what is no file" in rule} == {"mine.txt"}
-
-
-def test_many_files_are_shown_by_folder(tmp_path: Path) -> None:
-    folder = fill(repository(tmp_path), "train.py", "b/setup.py", *(f"data/{n}" for n in range(250)))
-    assert find_code(str(folder / "train.py")).shown == ("they lie in data (250), b (1), train.py (1)",)
 
 
 CONFIGURED = (
