@@ -16,6 +16,7 @@ from nodectl.cli.options import (
     FILE,
     WRITE_HELP,
     OneOf,
+    Seconds,
     option,
     option_group,
     output_option,
@@ -31,8 +32,10 @@ from nodectl.health.site import for_nobody, listed_as
 from nodectl.health.slurm import refuse_other_nodes, update_node
 from nodectl.model.status import Status, exit_status
 from nodectl.profiles.host import check_names
-from nodectl.report.findings import finding_document, findings_table, junit, one_line
+from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
 from nodectl.report.table import aligned
+
+_WATCH_S = 60.0
 
 
 @option_group
@@ -48,6 +51,15 @@ class _Options:
     drain: bool = option("--drain", "On a node of Slurm: drain it if a check fails, with the finding as the reason.")
     resume: bool = option("--resume", "With --drain: return the node when nothing fails, if --drain had drained it.")
     write: Path | None = option("--write", WRITE_HELP, type=FILE)
+    watch: float | None = option(
+        "--watch",
+        f"Look again every {_WATCH_S:g} s or SECONDS, and print what changed.",
+        is_flag=False,
+        flag_value=_WATCH_S,
+        type=Seconds(min=1),
+        metavar="[SECONDS]",
+    )
+    rounds: int | None = option("--rounds", "With --watch: end after this number of looks.", type=click.IntRange(min=1))
     listed: bool = option("--list", "List the checks and their thresholds; no host is asked.")
 
 
@@ -71,6 +83,8 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--resume goes with --drain")
     if asked.drain:
         refuse_other_nodes(app.hosts)
+    if asked.rounds and asked.watch is None:
+        raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app, app.hosts)
     hook = app.on_event() if app.replay is None else ()
@@ -84,6 +98,14 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
     _drain(app, asked, health)
     report_health(hook, app.fleet, health.findings)
+    left = None if asked.rounds is None else asked.rounds - 1
+    while asked.watch is not None and left != 0:
+        time.sleep(asked.watch)
+        before, health = health, health_of(app, app.source, names)
+        _again(before, health, shape, asked.write, strict=asked.strict)
+        _drain(app, asked, health)
+        report_health(hook, app.fleet, health.findings)
+        left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
 
 
@@ -116,6 +138,16 @@ def _show(health: Health, form: str, write: Path | None, *, everything: bool, st
     for name in dict.fromkeys(health.recorded.values()):
         hosts = [host for host, recording in health.recorded.items() if recording == name]
         note(f"recorded: {fold(hosts)} from {name}")
+
+
+def _again(before: Health, health: Health, form: str, write: Path | None, *, strict: bool) -> None:
+    """Print what changed on a terminal, and the whole result for a program or a file."""
+    if write is not None or form not in ("table", "one-line"):
+        _show(health, form, write, everything=False, strict=strict)
+        return
+    changed, now = changes(before.findings, health.findings), counts(health.findings)
+    clock = time.strftime("%H:%M:%S")
+    result(f"{clock}\n{changed}\n{now}" if changed else f"{clock}  no change; {now}")
 
 
 def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> str:

@@ -51,7 +51,7 @@ TASKS = {
     "Provision and tune": ("provision", "rollback", "profile", "tune"),
     "Look and measure": ("health", "facts", "topology", "exec", "record", "parse", "probe", "accept", "bench"),
     "Train": ("launch", "jobs", "export"),
-    "Keep and show": ("ledger", "history", "report", "metrics"),
+    "Keep and show": ("ledger", "history", "report", "metrics", "completion"),
 }
 # what goes on, with a warning, if nothing can be kept; and what is nothing without what is kept
 _WITHOUT_STATE = frozenset(

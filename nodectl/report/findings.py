@@ -291,6 +291,21 @@ def one_line(findings: Sequence[Finding]) -> str:
     return " ".join(f"{status}: {'; '.join([*named[:_MOST_IN_A_LINE], *more])}".split())
 
 
+def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
+    """Return what is not fine now and was not so before (+), and what is gone (-); empty if nothing changed."""
+    lines = []
+    for sign, ours, theirs in (("+", after, before), ("-", before, after)):
+        former = {_place(finding) for finding in theirs if finding.status not in _FINE}
+        new = [finding for finding in ours if finding.status not in _FINE and _place(finding) not in former]
+        folded_lines = folded(new, TWO_SCREENS // 2, remedies=sign == "+")
+        lines += [line if line.startswith(" ") or line == HINT else f"{sign} {line}" for line in folded_lines]
+    return "\n".join(lines)
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    return finding.host, finding.check, finding.subject, finding.status
+
+
 def _name(finding: Finding) -> str:
     return f"{finding.check}: {finding.subject}" if finding.subject else finding.check
 

@@ -112,6 +112,12 @@ def test_every_form_is_valid_and_says_that_it_is_recorded(nodectl: Cli, fleet: P
     assert "OK  n[1-3]  ib_count" in everything
 
 
+def test_watching_tells_what_changed(nodectl: Cli, fleet: Path) -> None:
+    done = nodectl("--replay", str(fleet), "health", "--watch", "1", "--rounds", "2", check=False)
+    assert done.returncode == 0 and "no change; " in done.stdout.splitlines()[-1]
+    assert nodectl("health", "--rounds", "2", check=False).returncode == 2
+
+
 def test_the_list_of_checks(nodectl: Cli) -> None:
     document = json.loads(nodectl("health", "--list", "--output", "json").stdout)
     assert len(document["checks"]) >= 180

@@ -2,7 +2,7 @@
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import HINT, TWO_SCREENS, findings_table
+from nodectl.report.findings import HINT, TWO_SCREENS, changes, findings_table
 
 HOSTS = [f"node{number:02}" for number in range(1, 65)]
 REMEDY = "set gpu.persistence in the tuning"
@@ -95,6 +95,7 @@ def test_everything_wrong_everywhere_is_two_screens() -> None:
     assert lines[0].startswith("FAILED  node") and any(line.startswith("WARNING") for line in lines)
     # no host and no status is lost
     assert any("more checks: " in line and line.startswith("FAILED  node[01-64]") for line in lines)
+    assert len(changes([], findings).splitlines()) <= 48 and len(changes(findings, []).splitlines()) <= 48
 
 
 def test_the_worst_keep_their_remedies_while_there_is_room() -> None:

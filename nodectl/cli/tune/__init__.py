@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli.tune.apply import apply, propose
+from nodectl.cli.tune.apply import apply, propose, rollback
 from nodectl.cli.tune.show import list_, show
 from nodectl.cli.tune.trial import trial
 
 
 @click.group()
 def tune() -> None:
-    """Try tunings on the live hosts, and keep what wins; `nodectl rollback` takes it back."""
+    """Try tunings on the live hosts, keep what wins, take back what does not."""
 
 
-for _command in (trial, list_, show, propose, apply):
+for _command in (trial, list_, show, propose, apply, rollback):
     tune.add_command(_command)

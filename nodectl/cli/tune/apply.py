@@ -1,4 +1,4 @@
-"""`nodectl tune propose` and `apply`: from a verdict to an inventory, and onto the hosts."""
+"""`nodectl tune propose`, `apply` and `rollback`: from a verdict to an inventory, onto the hosts, and back."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from nodectl.cli.options import (
     force_option,
     option,
     option_group,
+    over_others_option,
     takes,
     yes_option,
 )
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
+from nodectl.cli.rollback import plans_of
+from nodectl.cli.rollback import rollback as rollback_command
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.errors import UsageError
+from nodectl.errors import NodectlError, UsageError
 from nodectl.report.findings import finding_document
-from nodectl.trials.applied import Proposed, read_proposal
+from nodectl.trials.applied import Applied, Proposed, last_applied, read_proposal, remember
 from nodectl.trials.felt import named
+from nodectl.trials.ledger import now
 from nodectl.trials.propose import proposal_of
 from nodectl.trials.propose import propose as write
 from nodectl.trials.store import find
@@ -89,6 +93,8 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
             run = run_playbook(fleet, "tune", check=check, diff=diff)
     finally:
         fleet.close()
+    if not check and any(tally.changed for tally in run.hosts.values()):
+        remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(names), now()))
     tell_messages(run)
     if app.json:
         emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": findings})
@@ -110,3 +116,55 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
         )
     limit = f"{proposed.pattern},&{app.limit}" if app.limit else proposed.pattern
     return replace(app, inventory_sources=(*sources, str(proposed.path)), limit=limit)
+
+
+@click.command()
+@check_and_diff
+@yes_option
+@over_others_option
+@click.pass_context
+def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool) -> None:
+    """Take the last `tune apply` back: `nodectl rollback` of its run, refused if a later run came over it."""
+    app = ctx.ensure_object(App)
+    last = last_applied(app.inventory.sources)
+    require_root(app)
+    names = _hosts_of(app, last)
+    if not names:
+        note(f"there is nothing to take back: no host holds a record of the run {last.run}")
+        return
+    fleet = replace(app, inventory_sources=app.inventory.sources, limit=",".join(names))
+    ctx.obj = fleet
+    try:
+        ctx.invoke(
+            rollback_command,
+            to="",
+            list_=False,
+            packages=False,
+            check=check,
+            diff=diff,
+            yes=yes,
+            force=force,
+        )
+    finally:
+        fleet.close()
+
+
+def _hosts_of(app: App, last: Applied) -> list[str]:
+    """Return the hosts on which that run was the last one; NodectlError if a later one changed something over it."""
+    names = [host.name for host in app.hosts if host.name in last.hosts]
+    if not names:
+        return []
+    run = run_playbook(app, "runs", names)
+    if run.exit_status:
+        tell_messages(run)
+        raise SystemExit(run.exit_status)
+    held = {host: [str(record["run"]) for record in plan["runs"]] for host, plan in plans_of(run).items()}
+    ours = [name for name in names if last.run in held.get(name, ())]
+    over = [name for name in ours if held[name][-1] != last.run]
+    if over:
+        later = ", ".join(dict.fromkeys(held[name][-1] for name in over))
+        raise NodectlError(
+            f"{fold(over)}: {later} changed something after the run {last.run}",
+            "take that back first: `nodectl rollback`, or `nodectl rollback --to RUN`",
+        )
+    return ours
