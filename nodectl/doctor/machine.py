@@ -94,17 +94,11 @@ def ansible() -> Iterator[Finding]:
     of_file = [name for name, origin in settings.origins.items() if origin == settings.file]
     shown = f"{settings.file} ({len(of_file)} settings)" if settings.file else "no ansible.cfg"
     yield here("ansible", Status.OK, f"{settings.version}; {shown}", subject="settings")
-    if settings.passed_over:
-        remedy = "chmod o-w ." if "everybody" in settings.passed_over else "unset ANSIBLE_CONFIG, or correct it"
-        yield _disturbs(settings.passed_over, "an ansible.cfg that counts", remedy, "ansible.cfg")
     if not settings.host_key_checking:
         origin = settings.origins.get("HOST_KEY_CHECKING", "ansible.cfg")
         actual = f"host_key_checking is off ({origin}), which nodectl overrules, and playbooks of yours obey"
-        yield _disturbs(actual, "keys are checked", "take it out; then: nodectl hostkeys accept", "host keys")
-
-
-def _disturbs(actual: str, expected: str, remedy: str, subject: str) -> Finding:
-    return here("ansible", Status.WARNING, actual, expected=expected, remedy=remedy, subject=subject)
+        remedy = "take it out; then: nodectl hostkeys accept"
+        yield here("ansible", Status.WARNING, actual, expected="keys are checked", remedy=remedy, subject="host keys")
 
 
 # What logs in to the hosts: ssh_config, the agent, private keys, and known_hosts.
