@@ -61,7 +61,7 @@ _INSTALLERS = (("sudo apt-get", 0), ("sudo dnf", 1), ("sudo yum", 1), ("sudo zyp
 
 
 def programs() -> Iterator[Finding]:
-    """Look for the client that playbooks and hosts with lines in ~/.ssh/config need."""
+    """Look for the client that resolves ssh_config and runs the playbooks' connections."""
     path = shutil.which("ssh")
     status, expected = (Status.OK, "") if path else (Status.FAILED, "OpenSSH's client")
     yield here("programs", status, path or "not on PATH", expected=expected, remedy=_install(), subject="ssh")
