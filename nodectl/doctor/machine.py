@@ -60,7 +60,7 @@ _INSTALLERS = (("sudo apt-get", 0), ("sudo dnf", 1), ("sudo yum", 1), ("sudo zyp
 
 
 def programs() -> Iterator[Finding]:
-    """Look for the client that playbooks and hosts with lines in ~/.ssh/config need."""
+    """Look for the client that resolves ssh_config and runs the playbooks' connections."""
     path = shutil.which("ssh")
     status, expected = (Status.OK, "") if path else (Status.FAILED, "OpenSSH's client")
     yield here("programs", status, path or "not on PATH", expected=expected, remedy=_install(), subject="ssh")
@@ -93,17 +93,11 @@ def ansible() -> Iterator[Finding]:
     of_file = [name for name, origin in settings.origins.items() if origin == settings.file]
     shown = f"{settings.file} ({len(of_file)} settings)" if settings.file else "no ansible.cfg"
     yield here("ansible", Status.OK, f"{settings.version}; {shown}", subject="settings")
-    if settings.passed_over:
-        remedy = "chmod o-w ." if "everybody" in settings.passed_over else "unset ANSIBLE_CONFIG, or correct it"
-        yield _disturbs(settings.passed_over, "an ansible.cfg that counts", remedy, "ansible.cfg")
     if not settings.host_key_checking:
         origin = settings.origins.get("HOST_KEY_CHECKING", "ansible.cfg")
         actual = f"host_key_checking is off ({origin}), which nodectl overrules, and playbooks of yours obey"
-        yield _disturbs(actual, "keys are checked", "take it out; then: nodectl hostkeys accept", "host keys")
-
-
-def _disturbs(actual: str, expected: str, remedy: str, subject: str) -> Finding:
-    return here("ansible", Status.WARNING, actual, expected=expected, remedy=remedy, subject=subject)
+        remedy = "take it out; then: nodectl hostkeys accept"
+        yield here("ansible", Status.WARNING, actual, expected="keys are checked", remedy=remedy, subject="host keys")
 
 
 # What logs in to the hosts: ssh_config, the agent, private keys, and known_hosts.

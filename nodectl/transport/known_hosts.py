@@ -34,10 +34,11 @@ class Entry:
 
 
 def find_entries(paths: Sequence[Path], name: str, port: int) -> list[Entry]:
-    """Return the entries for host and port; if there are none, those for the host alone, as OpenSSH does."""
-    names = dict.fromkeys((written(name, port), written(name, _SSH_PORT)))
-    found = ([entry for path in paths for entry in _lines(path, each)] for each in names)
-    return next(filter(None, found), [])
+    """Return the entries for host and port, and those for the host alone if the first have no key, as OpenSSH does."""
+    found = [entry for path in paths for entry in _lines(path, written(name, port))]
+    if port != _SSH_PORT and all(entry.marker for entry in found):
+        found += [entry for path in paths for entry in _lines(path, written(name, _SSH_PORT))]
+    return found
 
 
 def standing(entries: Sequence[Entry], key: bytes) -> Standing:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
-from time import monotonic
 from typing import IO, TYPE_CHECKING
 
 from nodectl.errors import UsageError
@@ -53,6 +53,7 @@ class Router(CallTransport):
 _CHUNK_BYTES = 65536
 # a daemon that was left behind may hold the pipes open: the command's own output has arrived by now
 _DRAIN_S = 0.5
+_TERM_S = 2.0
 
 
 class LocalTransport(CallTransport):
@@ -63,21 +64,29 @@ class LocalTransport(CallTransport):
 
     def call(self, call: Call) -> CommandResult:
         """Run the command here; it starts at once."""
-        output, deadline = Output(call), call.deadline()
+        output, argv = Output(call), wrapped(call.argv, call.stdin_bytes)
         try:
-            process = _start(call)
+            process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
         except (OSError, ValueError) as error:
             return output.lost(f"cannot start /bin/sh: {error}")
         self._running.add(process)
+        _start(_feed, process, call.stdin or b"")
+        readers = [_start(_read, process.stdout, output, "stdout"), _start(_read, process.stderr, output, "stderr")]
         try:
-            if not _follow(process, output, deadline):
-                _kill_group(process)
-                return output.overran()
-            status = process.wait()
+            status = process.wait(call.timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill_group(process)
+            return output.overran()
+        else:
+            for reader in readers:
+                reader.join(_DRAIN_S)
             return output.ran(status if status >= 0 else 128 - status)
         finally:
             self._running.discard(process)
-            _close(process)
+            with suppress(OSError):  # input that nobody read is still in the buffer
+                process.stdin.close()  # type: ignore[union-attr]
 
     def close(self) -> None:
         """Kill the process groups of commands that still run."""
@@ -85,63 +94,23 @@ class LocalTransport(CallTransport):
             _kill_group(process)
 
 
-def _start(call: Call) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        wrapped(call.argv, call.stdin_bytes),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    if call.stdin:
-        threading.Thread(target=_feed, args=(process, call.stdin), daemon=True).start()
-    return process
+def _start(work: Callable[..., None], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
     """Send the input and leave the pipe open: it is the lifeline."""
-    assert process.stdin is not None  # noqa: S101 - Popen was given PIPE
-    try:
-        process.stdin.write(data)
-        process.stdin.flush()
-    except (OSError, ValueError):  # the command has ended without reading it all
-        return
+    with suppress(OSError, ValueError):  # the command has ended without reading it all
+        process.stdin.write(data)  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
 
 
-def _follow(process: subprocess.Popen[bytes], output: Output, deadline: float | None) -> bool:
-    """Collect output until the command ends (True) or the deadline is over (False)."""
-    with selectors.DefaultSelector() as selector:
-        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
-            selector.register(pipe, selectors.EVENT_READ, name)  # type: ignore[arg-type]
-        ended_at: float | None = None
-        while selector.get_map():
-            now = monotonic()
-            if deadline is not None and now >= deadline and process.poll() is None:
-                return False
-            if ended_at is None and process.poll() is not None:
-                ended_at = now
-            if ended_at is not None and now - ended_at > _DRAIN_S:
-                return True
-            _drain(selector, output, 0.1 if deadline is None else max(0.0, min(0.1, deadline - now)))
-    return _ends_by(process, deadline)
-
-
-def _drain(selector: selectors.BaseSelector, output: Output, wait_s: float) -> None:
-    for key, _ in selector.select(wait_s):
-        pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]
-        data = os.read(pipe.fileno(), _CHUNK_BYTES)
-        if data:
-            output.add(key.data, data)
-        else:
-            selector.unregister(pipe)
-
-
-def _ends_by(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    try:
-        process.wait(None if deadline is None else max(0.0, deadline - monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+def _read(pipe: IO[bytes], output: Output, stream: str) -> None:
+    with pipe:
+        while data := os.read(pipe.fileno(), _CHUNK_BYTES):
+            output.add(stream, data)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -152,13 +121,5 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
                 os.killpg(process.pid, number)
             except ProcessLookupError:
                 return
-        _ends_by(process, monotonic() + 2)
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:  # input that nobody read is still in the buffer
-                continue
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_TERM_S)

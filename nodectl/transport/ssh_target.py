@@ -189,7 +189,9 @@ def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
     """Return what `ssh -G` prints for a destination: lower-case keyword → values."""
     argv = ["ssh", "-G", *_home_config(), destination, *arguments, "-o", "=".join(_LAST)]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SSH_G_S, check=False)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SSH_G_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnreachableError(f"ssh -G {destination}: {error}", "install the OpenSSH client") from error
     if done.returncode != 0:

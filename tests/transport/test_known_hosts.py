@@ -30,6 +30,7 @@ def line(names: str, number: int, marker: str = "") -> str:
         (line("[gpu01]:2222", 1), "gpu01", 2222, Standing.KNOWN),
         (line("[gpu01]:2222", 1), "gpu01", 22, Standing.UNKNOWN),
         (line("gpu01", 1), "gpu01", 2222, Standing.KNOWN),
+        (line("gpu01", 1) + line("*", 2, "@revoked"), "gpu01", 2222, Standing.KNOWN),
         (line("gpu*,!gpu07", 1), "gpu01", 22, Standing.KNOWN),
         (line("gpu*,!gpu07", 1), "gpu07", 22, Standing.UNKNOWN),
         (line("[gpu*]:2222", 1), "gpu01", 2222, Standing.KNOWN),

@@ -56,8 +56,6 @@ _NO_PLUGIN = re.compile(
     r"(?:lookup|inventory) plugin \(?'?([\w.]+)'?\)? (?:was )?not found"
     r"|unknown plugin '([\w.]+)'|No filter named '([\w.]+)'"
 )
-# hosts of a group by their place: as a range of names it is written in an inventory, and nowhere else
-_PLACES = re.compile(r"(?P<name>[\w.-]+)\[(?P<first>\d+):(?P<last>\d+)\]")
 
 
 class Inventory:
@@ -133,21 +131,16 @@ class Inventory:
     def _host(self, host: Any) -> Host:
         try:
             raw: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
+            return _as_host(
+                host.name, HostVariables(host.name, {**self._defaults(), **raw}, self._render, self._typed())
+            )
         except AnsibleError as error:
-            remedy = _remedy(error, "correct the file it names")
-            raise InventoryError(f"variables of {host.name}: {_message(error)}", remedy) from error
-        variables = HostVariables(host.name, {**self._defaults(), **raw}, self._render, self._typed())
-        try:
-            return _as_host(host.name, variables)
-        except AnsibleError as error:
-            remedy = _remedy(error, "correct the variable")
+            remedy = _remedy(error, "correct the variable, or the file that the message names")
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
 
     def _meant(self, limit: str) -> str:
         """Return what is meant by the parts of a pattern that are no name here."""
         names = {*self._manager.hosts, *self._manager.groups}
-        if (places := _PLACES.search(limit)) and places["name"] not in names:
-            return "a range of names is {name}[{first}-{last}]; ".format(**places.groupdict())
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, names) for part in parts if part not in names)
 
@@ -316,12 +309,6 @@ def _load_collections() -> None:
 
 def _take_extra_vars(loader: Any, access: Access) -> None:
     """Give `-e` to Ansible's own reader, which keeps the first answer for the whole process."""
-    for word in access.given_vars:
-        if word.startswith("@") and not os.access(Path(word[1:]).expanduser(), os.R_OK):
-            # Ansible speaks of modules and their remote_src
-            raise InventoryError(
-                f"--extra-vars {word}: there is no such file that can be read", "name one that is there"
-            )
     context.CLIARGS = ImmutableDict(extra_vars=access.given_vars)
     vars(load_extra_vars).pop("extra_vars", None)
     remedy = "give KEY=VALUE, JSON, or @FILE"
