@@ -76,15 +76,8 @@ class Trial:
         if not live.manages_us():
             detach(["sh", "-c", LOOP, "sh", "%g" % lease_s, self.folder])
             return ""
-        every = ["--on-active=%gs" % lease_s, "--on-unit-inactive=%gs" % lease_s, "--timer-property=AccuracySec=1s"]
-        argv = [
-            "systemd-run",
-            "--quiet",
-            "--unit=" + self.timer[: -len(".timer")],
-            *every,
-            "/bin/sh",
-            self.path("check"),
-        ]
+        argv = ["systemd-run", "--quiet", "--unit=" + self.timer[: -len(".timer")], "--timer-property=AccuracySec=1s"]
+        argv += ["--on-active=%gs" % lease_s, "--on-unit-inactive=%gs" % lease_s, "/bin/sh", self.path("check")]
         status, out, err = run(argv)
         if status:
             shutil.rmtree(self.folder)
