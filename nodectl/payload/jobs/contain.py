@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from . import cgroup, shared_memory, syscalls
+from . import cgroup, nsinit, shared_memory, syscalls
 from .process import all_pids, below, descendants, is_alive, read_environ, read_stat, send
 
 MARKER = "NODECTL_JOB_ID"
@@ -19,12 +19,13 @@ _ENGINE_S = 5.0  # for an engine to end its container
 
 
 class Containment:
-    """The control group and the subreaper of one job; `record` is what a later shell needs to end it."""
+    """The group, the pid namespace or the subreaper of one job; `record` is what a later shell needs to end it."""
 
-    def __init__(self, job_id: str, group: Optional[str], keeper: int) -> None:
+    def __init__(self, job_id: str, group: Optional[str], namespace: bool, keeper: int) -> None:
         self.job_id = job_id
         self.group = group
-        self.keeper = keeper  # the supervisor; without a group its descendants are the job
+        self.namespace = namespace
+        self.keeper = keeper  # the supervisor; without group and namespace its descendants are the job
         self.outer = 0
         self.outer_ticks = 0
         self.spared: Set[int] = set()
@@ -36,10 +37,11 @@ class Containment:
     def create(cls, job_id: str, rank: int, container: Sequence[str] = ()) -> Containment:
         """Make the strongest containment this login may have around the calling supervisor.
 
-        `container` is the command that ends the job's container.
+        `container` is the command that ends the job's container. A container engine records pids, which must stay valid
+        outside the job, so with a container there is no pid namespace.
         """
         syscalls.become_subreaper()
-        made = cls(job_id, cgroup.create(f"{job_id}.{rank}"), os.getpid())
+        made = cls(job_id, cgroup.create(f"{job_id}.{rank}"), not container and nsinit.available(), os.getpid())
         made.container = list(container)
         made.segments = shared_memory.present()
         return made
@@ -47,7 +49,7 @@ class Containment:
     @classmethod
     def recorded(cls, job_id: str, record: Dict[str, Any]) -> Containment:
         """Restore the containment from `record`; its supervisor is assumed dead."""
-        self = cls(job_id, record.get("cgroup"), 0)
+        self = cls(job_id, record.get("cgroup"), bool(record.get("namespace")), 0)
         self.outer, self.outer_ticks = int(record.get("outer", 0)), int(record.get("outer_ticks", 0))
         self.container = [str(word) for word in record.get("container") or ()]
         if "segments" in record:
@@ -56,14 +58,16 @@ class Containment:
 
     @property
     def kind(self) -> str:
-        """The means in use, for people."""
-        return "cgroup" if self.group else "subreaper"
+        """The means in use, for people: `cgroup + pid namespace` or `subreaper`."""
+        parts = [name for name, used in (("cgroup", self.group), ("pid namespace", self.namespace)) if used]
+        return " + ".join(parts) or "subreaper"
 
     def record(self) -> Dict[str, Any]:
         """Return the document for the state file, from which `recorded` restores the containment."""
         return {
             "kind": self.kind,
             "cgroup": self.group,
+            "namespace": self.namespace,
             "outer": self.outer,
             "outer_ticks": self.outer_ticks,
             **({} if self.segments is None else {"segments": sorted(self.segments)}),
@@ -77,9 +81,9 @@ class Containment:
         self.spared.add(pid)
 
     def environment(self) -> Dict[str, str]:
-        """Return variables for the launcher: a signal binds the ranks to it."""
+        """Return variables for the launcher: if no kernel object holds the ranks, a signal binds them to it."""
         binds = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_launcher.sh")
-        return {} if not os.access(binds, os.X_OK) else {"NODECTL_WITH_LAUNCHER": binds}
+        return {} if self.namespace or not os.access(binds, os.X_OK) else {"NODECTL_WITH_LAUNCHER": binds}
 
     def terminate(self) -> None:
         """Ask the launcher to end (SIGTERM, by way of the guard); it passes that on to its ranks."""
@@ -104,10 +108,10 @@ class Containment:
         pids: Set[int] = set()
         if self.group:
             pids |= cgroup.members(self.group)
-        walk = below if self.group else _all_below
+        walk = below if self.group or self.namespace else _all_below
         if self.outer and is_alive(self.outer, self.outer_ticks):
             pids |= {self.outer} | walk(self.outer, set())
-        if self.group:
+        if self.group or self.namespace:
             return pids
         if self.keeper:
             return pids | descendants({self.keeper} | self.spared) - self.hooks - descendants(self.hooks)
@@ -160,7 +164,7 @@ class Killing:
         reap()
         self._quiet = 0 if members else self._quiet + 1
         # without a group, two rounds of SIGSTOP catch processes that fork faster than they can be killed
-        number = signal.SIGKILL if held.group or self._rounds >= 2 else signal.SIGSTOP
+        number = signal.SIGKILL if held.group or held.namespace or self._rounds >= 2 else signal.SIGSTOP
         for pid in members:
             send(pid, number)
         self._rounds += 1

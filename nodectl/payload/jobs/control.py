@@ -35,9 +35,9 @@ from .folder import (
     undone_jobs,
     write_atomic,
 )
+from .nsinit import redirect
 from .process import read_stat
 from .process import send as signal_to
-from .spawn import redirect
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # the ranks' grace and the supervisor's last heartbeats; the whole command must stay below 10 s

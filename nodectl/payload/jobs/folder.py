@@ -481,7 +481,7 @@ def _rebuilt(
         "final": not alive,
         "pid": supervisor,
         "start_ticks": stat.start_ticks if stat else 0,
-        "containment": {"cgroup": group, **({} if segments is None else {"segments": segments})},
+        "containment": {"cgroup": group, "namespace": False, **({} if segments is None else {"segments": segments})},
         "ended_at": None if alive else changed_at,
         "failures": [] if alive else [failure],
         "repaired": reason,

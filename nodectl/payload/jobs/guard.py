@@ -10,7 +10,7 @@ import signal
 import time
 from typing import List, NoReturn, Tuple
 
-from . import shared_memory, spawn, syscalls
+from . import nsinit, shared_memory, syscalls
 from .contain import Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import JobFolder
@@ -40,7 +40,7 @@ class Guard:
         os.set_blocking(self.words, False)
         self._text = ""
 
-    def launch(self, command: spawn.Command) -> None:
+    def launch(self, command: nsinit.Command) -> None:
         """Have the guard start the launcher; `listen` returns the result."""
         self._order(json.dumps(command).encode() + b"\n")
 
@@ -85,17 +85,17 @@ class _Watch:
 
     def run(self) -> NoReturn:
         """Watch the supervisor and follow its orders until the job or the supervisor ends."""
-        spawn.reset_signals()
+        nsinit.reset_signals()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         os.setsid()
         syscalls.become_subreaper()
-        spawn.close_all_but(self._lifeline.reader, self._report_fd)
+        nsinit.close_all_but(self._lifeline.reader, self._report_fd)
         self._containment.keeper = os.getpid()
         self._containment.guarded_by(os.getpid())
-        self._wake = spawn.wake_on_child()
+        self._wake = nsinit.wake_on_child()
         self._pass_signals()
         while True:
-            events = self._lifeline.wait(self._wake)
+            events = self._lifeline.wait(self._wake, read=True)
             self._reap()
             if events & select.POLLIN:
                 self._obey()
@@ -119,14 +119,15 @@ class _Watch:
         for line in lines:
             if line + b"\n" == _BYE:
                 os._exit(0)
-            self._launch(spawn.Command(*json.loads(line)))
+            self._launch(nsinit.Command(*json.loads(line)))
 
-    def _launch(self, command: spawn.Command) -> None:
+    def _launch(self, command: nsinit.Command) -> None:
+        held = self._containment
         try:
-            self._child, self._problems = spawn.spawn(command, self._containment.group)
+            self._child, self._problems = nsinit.spawn(command, held.group, held.namespace, self._lifeline)
         except OSError as error:
             self._say("problem", str(error))
-            self._say("exit", str(spawn.NOT_STARTED))
+            self._say("exit", str(nsinit.NOT_STARTED))
 
     def _reap(self) -> None:
         while True:
@@ -138,18 +139,22 @@ class _Watch:
                 return
             if pid == self._child:
                 self._child = 0
-                self._say_end(status)
+                self._say_end(exit_status(status), os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
 
-    def _say_end(self, wait_status: int) -> None:
-        """Report the launcher's end."""
+    def _say_end(self, status: int, number: int) -> None:
+        """Report the launcher's end; process 1 of a namespace has its exit status, and has reported a signal itself."""
         os.set_blocking(self._problems, False)
+        problem = b""
         with contextlib.suppress(BlockingIOError):
-            if problem := os.read(self._problems, 4096):
-                self._say("problem", problem.decode(errors="replace"))
+            problem = os.read(self._problems, 4096)
         os.close(self._problems)
-        if os.WIFSIGNALED(wait_status):
-            self._say("killed", str(os.WTERMSIG(wait_status)))
-        self._say("exit", str(exit_status(wait_status)))
+        if problem.startswith(nsinit.KILLED):
+            number = int(problem[len(nsinit.KILLED) :])
+        elif problem and status == nsinit.NOT_STARTED:
+            self._say("problem", problem.decode(errors="replace"))
+        if number:
+            self._say("killed", str(number))
+        self._say("exit", str(status))
 
     def _say(self, word: str, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):

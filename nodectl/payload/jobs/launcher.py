@@ -10,7 +10,7 @@ from . import container, notes
 from .checkpoints import resolve
 from .contain import MARKER
 from .folder import JobFolder, login_home, payload_folder, venv_of
-from .spawn import Command
+from .nsinit import Command
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 _TORCHRUN = "torchrun"

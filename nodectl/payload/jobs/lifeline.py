@@ -36,10 +36,10 @@ class Lifeline:
         """Tell whether the supervisor has not counted for as long as the lease, in the time waited so far."""
         return self._silent_s > self._lease_s
 
-    def wait(self, wake: int) -> int:
-        """Wait for at most a slice; return the events at `reader`: data, or its end."""
+    def wait(self, wake: int, *, read: bool) -> int:
+        """Wait for at most a slice; return the events at `reader`: its end, and with `read` also data."""
         poller = select.poll()
-        poller.register(self.reader, select.POLLIN)
+        poller.register(self.reader, select.POLLIN if read else 0)
         poller.register(wake, select.POLLIN)
         started_s = time.monotonic()
         events = dict(poller.poll(self._slice_s * 1000))
@@ -51,3 +51,7 @@ class Lifeline:
         self._silent_s = 0.0 if count != self._seen else self._silent_s + waited_s
         self._seen = count
         return events.get(self.reader, 0)
+
+    def lost(self, wake: int) -> bool:
+        """Wait for at most a slice; return whether the supervisor is gone or has been silent for the lease."""
+        return bool(self.wait(wake, read=False) & select.POLLHUP) or self.silent()
