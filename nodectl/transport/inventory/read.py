@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ansible import constants, context
-from ansible.errors import AnsibleError, AnsibleUndefinedVariable
+from ansible.errors import AnsibleError
 from ansible.inventory import manager as ansible_manager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
-from ansible.parsing.vault import AnsibleVaultError, PromptVaultSecret
+from ansible.parsing.vault import PromptVaultSecret
 from ansible.plugins.loader import init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.vars import load_extra_vars
@@ -449,7 +449,7 @@ def _located(error: BaseException) -> str:
     """Return the error's text, with its file and line and what a program printed, if they are known."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
-    helps = [str(getattr(cause, "_help_text", None) or "") for cause in _causes(error)]
+    helps = [str(getattr(cause, "_help_text", None) or "") for cause in (error, error.__cause__)]
     printed = next((" ".join(text.partition("\n")[2].split()) for text in helps if "tandard error" in text), "")
     place = f"{path}:{line}: " if path and line else f"{path}: " if path else ""
     return f"{place}{_message(error)}" + (f": {printed[-_LONGEST_COMPLAINT:]}" if printed else "")
@@ -460,31 +460,14 @@ def _message(error: BaseException) -> str:
     return " ".join(str(getattr(error, "message", None) or error).split())
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what led to it."""
-    left: BaseException | None = error
-    passed: set[int] = set()
-    while left is not None and id(left) not in passed:  # a chain may come back to itself
-        passed.add(id(left))
-        yield left
-        left = left.__cause__ or left.__context__
-
-
-def _is_vault(error: BaseException) -> bool:
-    # of a variable that stays shut ansible-core from 2.19 on says no more than that it cannot be used
-    return any(isinstance(cause, AnsibleVaultError) or "decrypt" in _message(cause) for cause in _causes(error))
-
-
 def _remedy(error: BaseException, otherwise: str) -> str:
-    """Return what to do about the cause, which may lie below the error that came out."""
-    if _is_vault(error):
+    """Return what to do about the error, by the causes that Ansible's message names."""
+    text = _message(error)
+    if "decrypt" in text.lower():
         return VAULT_REMEDY
-    if missing := next(filter(None, map(_missing_plugin, _causes(error))), None):
-        return f"install what holds {missing}: ansible-galaxy collection install, or set ANSIBLE_COLLECTIONS_PATH"
-    undefined = any(isinstance(cause, AnsibleUndefinedVariable) for cause in _causes(error))
-    return "define what the template uses" if undefined else otherwise
-
-
-def _missing_plugin(error: BaseException) -> str | None:
-    match = _NO_PLUGIN.search(_message(error))
-    return None if match is None else f"the plug-in {next(filter(None, match.groups()))}"
+    if missing := _NO_PLUGIN.search(text):
+        name = next(filter(None, missing.groups()))
+        return (
+            f"install what holds the plug-in {name}: ansible-galaxy collection install, or set ANSIBLE_COLLECTIONS_PATH"
+        )
+    return "define what the template uses" if "undefined" in text else otherwise
