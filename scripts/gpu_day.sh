@@ -114,7 +114,7 @@ run() {
     {
         date -u '+gpu day of %Y-%m-%d %H:%M:%S UTC'
         uname -srm
-        (command -v nvidia-smi && nvidia-smi -L || echo 'no GPU is told') 2>&1 | head -n 16
+        (nvidia-smi -L || true) 2>&1 | head -n 16
     } > "$out/summary.txt"
     if ! environment > "$work/install.txt" 2>&1; then
         cat "$work/install.txt" | tee -a "$out/summary.txt" >&2
@@ -127,7 +127,7 @@ run() {
     local here_only=(nodectl --inventory localhost) model=(--steps 30) truth=(--rounds 2) level=() probe patience=45
     local probes=(gemm hbm h2d p2p 'nccl --scope node' 'gemm --mode bits' memory)
     # 0.2 billion weights: some GiB of a GPU
-    ! nvidia-smi -L > /dev/null 2>&1 ||
+    ! nvidia-smi -L 2> /dev/null | grep -q '^GPU ' ||
         model=(--steps 100 --precision bf16 --hidden 1024 --heads 16 --intermediate 2752 --layers 16 --seq 1024)
     if [ -n "${GPU_DAY_SMALL:-}" ]; then
         model=(--steps 3) truth=(--device cpu --rounds 1 --only llm) probes=(memory) patience=12 level=(--dry-run)
