@@ -43,6 +43,8 @@ HEADER_LAT = (
     " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
     "   99% percentile[usec]   99.9% percentile[usec] \n"
 )
+OURS = "torch.distributed.elastic: started\n"
+SUMMARY = tool_output("torchrun-log", "summary.txt")
 
 REFUSED = {
     "dcgmi-diag": [
@@ -246,6 +248,19 @@ REFUSED = {
         ("link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev", "line 1.*cut"),
         ("link mlx5_0/1 sta", "line 1.*cut"),
         ("x\nlink a/1 state ACTIVE physical_state LINK_UP lid x2", "line 2.*'x2' is no number"),
+    ],
+    "torchrun-log": [
+        ("epoch 1 loss 2.3\n", "line 1: .*no line of torch.distributed"),
+        (SUMMARY.split(" (local_rank")[0], "line 11: .*a rank that is cut"),
+        (SUMMARY.replace(" (pid: 77)", " (pi"), "line 12: .*a exitcode that is cut"),
+        (SUMMARY.replace("host      : a", "host      : "), "line 10: .*a host without its value"),
+        (OURS + "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpTy", "line 2: .*cut"),
+        (OURS + "[Rank 1] watchdog at work: 4486, last enqueued NCCL work: 44", "line 2: .*cut"),
+        (
+            OURS + "The client socket has timed out after 60s while trying to connect to 192.0",
+            "line 2: .*without its host and port",
+        ),
+        (OURS + "The client socket has timed out after 60s while trying to connect to a:99999", "99999 is no port"),
     ],
 }
 

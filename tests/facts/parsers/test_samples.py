@@ -129,6 +129,14 @@ def job(found: Any) -> object:
     return [(each.id, each.ranks, each.missing, each.status) for each in found.communicators][:1]
 
 
+def end(found: Any) -> object:
+    return (
+        found.root_cause and (found.root_cause.rank, found.root_cause.pid),
+        [other.rank for other in found.others],
+        [(each.rank, each.op, each.last_enqueued, each.last_completed, each.timeout_ms) for each in found.watchdog],
+    )
+
+
 def rate(found: Any) -> object:
     return found.received_gbit_s, found.error
 
@@ -195,6 +203,20 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("ncclras", "ncclras-healthy-while-torch-watchdog-times-out", job, [(None, 256, 0, "OK")]),
     ("ncclras", "ncclras-text-healthy", job, [(None, 4, 0, "OK")]),
     ("ncclras", "ncclras-text-mismatch", job, [("27a079b828ff1a75", 32, 0, "MISMATCH")]),
+    (
+        "torchrun-log",
+        "ncclras-healthy-while-torch-watchdog-times-out",
+        end,
+        (None, [], [(118, "ALLREDUCE", 2398578, 2398458, 1800000)]),
+    ),
+    (
+        "torchrun-log",
+        "torch-nccl-watchdog-timeout",
+        end,
+        (None, [], [(7, "ALLTOALL", 4489, 4485, 600000), (3, "ALLTOALL", 4489, 4485, 600000)]),
+    ),
+    ("torchrun-log", "torchrun-childfailed-with-other-failures", end, ((0, 78970), [1], [])),
+    ("torchrun-log", "torchrun-ddp-slurm-log-aws", end, (None, [], [])),
     ("iperf3", "iperf3-json-3.6-5s", rate, (0.35029657428915395, None)),
     ("iperf3", "iperf3-json-end-3.16", rate, (94.1, None)),
     ("iperf3", "iperf3-json-error-warning-prefix", rate, (None, "unable to connect to server: Connection refused")),
@@ -216,6 +238,7 @@ OTHERS = [
     ("lspci-acs", "lspci-gb200", "lspci -vvv"),
     ("lspci-acs", "lspci-nn-a10", "lspci -vvv"),
     ("nccl-tests", "nccl-tests-json-fork-2025-pr318", "no output of an nccl-tests program"),
+    ("torchrun-log", "torchdist-bench-all_reduce_bench-table-8xh200", "no line of torch.distributed"),
     ("dmesg", "ufm-event-log-lines", "no line of a kernel log"),
 ]
 
