@@ -12,11 +12,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
+from textwrap import fill
 
 from nodectl.provision.wheels import ensure_lab_share
+from nodectl.report.table import aligned
 
 NODECTL = str(Path(sys.executable).with_name("nodectl"))
 # small enough that 4 hosts on 2 cores train it in about a minute
@@ -34,8 +33,6 @@ On your own nodes (README.md: `uv tool install .` puts nodectl on PATH):
 
 # the workload's closing line has all its figures
 _SHOWN = 600
-
-console = Console(stderr=True, highlight=False)
 
 
 class DemoError(Exception):
@@ -59,9 +56,11 @@ def shown(title: str, about: str, args: Sequence[str]) -> str:
 
 
 def _announce(title: str, about: str, command: str) -> None:
-    console.print(f"\n[bold cyan]── {title}[/]")
-    console.print(about, markup=False)
-    console.print(f"$ {command}", style="bold", markup=False, soft_wrap=True)
+    _say(f"\n== {title}\n{fill(about, 80)}\n$ {command}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def bring_up(args: Sequence[str]) -> None:
@@ -96,21 +95,18 @@ def training_result(output: str, hosts: int) -> str:
     return f"loss {losses}, {summary['samples_per_s']:.0f} samples/s on average"
 
 
-def run(hosts: int, lab_options: Sequence[str]) -> Table:
+def run(hosts: int, lab_options: Sequence[str]) -> str:
     """Run all steps; return a table of their times."""
-    table = Table(title=f"What this machine has just done, on {os.cpu_count()} processors")
-    for name in ("command", "result"):
-        table.add_column(name, overflow="fold")
-    table.add_column("seconds", justify="right")
+    rows = [("COMMAND", "RESULT", "SECONDS")]
     begun = started = time.monotonic()
 
     def add(command: str, result: str) -> None:
         nonlocal started
         now = time.monotonic()
-        table.add_row(command, result, f"{now - started:.1f}")
+        rows.append((command, result, f"{now - started:7.1f}"))
         started = now
 
-    ensure_lab_share(lambda text: console.print(text, markup=False, soft_wrap=True))
+    ensure_lab_share(_say)
     if time.monotonic() - started > 1:
         add("(download)", "PyTorch for the hosts, kept for the next run")
     try:
@@ -174,9 +170,8 @@ def run(hosts: int, lab_options: Sequence[str]) -> Table:
         about = "No process, mount or file of the hosts is left; the downloads stay in .cache."
         shown("Remove the fleet", about, ["lab", "down"])
     add("lab down", "nothing is left")
-    table.add_section()
-    table.add_row("all", "the demo passed", f"{started - begun:.1f}")
-    return table
+    rows.append(("all", "the demo passed", f"{started - begun:7.1f}"))
+    return f"\nWhat this machine has just done, on {os.cpu_count()} processors\n\n{aligned(rows)}"
 
 
 def main() -> int:
@@ -190,10 +185,9 @@ def main() -> int:
     try:
         table = run(args.hosts, options)
     except DemoError as error:
-        console.print(f"demo failed: {error}", style="bold red", markup=False)
+        _say(f"demo failed: {error}")
         return 1
-    Console().print(table)
-    console.print(CLOSING, markup=False, soft_wrap=True)
+    sys.stdout.write(f"{table}\n{CLOSING}\n")
     return 0
 
 
