@@ -87,7 +87,8 @@ _NUMA_SHOW = """\
 cd /sys/devices/system/node 2>/dev/null || exit 3
 exec grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/meminfo
 """
-_LINE = re.compile(r"node(\d+)/(cpulist|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
+# recordings of earlier versions have the distances, too
+_LINE = re.compile(r"node(\d+)/(cpulist|distance|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pytest
 from nodectl.errors import ParseError
 from tests.facts.parsers.tool_outputs import PARSERS, tool_output
 
+DIAG = tool_output("dcgmi-diag", "table-3.txt")
 DIAG_JSON = tool_output("dcgmi-diag", "json-3.txt")
 LEAF, SPINE, HOST = "2c5eab0300b87b40", "2c5eab0300c26280", "e09d7303007a4bd8"
 LEAF_BLOCK = "".join(tool_output("ibnetdiscover", "aggregation-node.txt").splitlines(keepends=True)[5:14])
@@ -49,6 +50,8 @@ SUMMARY = tool_output("torchrun-log", "summary.txt")
 REFUSED = {
     "dcgmi-diag": [
         ("Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
+        (DIAG[: DIAG.index("Fail ")], "line 10.*cut"),
+        (DIAG.replace("Pass  ", "Pale  ", 1), "line 9.*'Pale' does not begin with"),
         (json.dumps({"DCGM GPU Diagnostic": {"runtime_error": "Detected unsupported GPU"}}), "Detected unsupported"),
         (json.dumps({"DCGM Diagnostic": {"test_categories": [3]}}), "'3' is no object"),
         (DIAG_JSON[:-9], "line 1"),

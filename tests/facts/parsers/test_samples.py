@@ -30,6 +30,7 @@ TOOLS = {
     "nvidia-smi-query-retired-": "nvidia-smi-query",
     "nvidia-smi-error-": "nvidia-smi-query",
     "nvidia-smi-table-": "nvidia-smi-q",
+    "dcgmi-diag-": "dcgmi-diag",
     "nvbandwidth-": "nvbandwidth",
 }
 # what of each sample can be counted by eye

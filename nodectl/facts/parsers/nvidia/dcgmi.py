@@ -1,22 +1,31 @@
-"""Reads the JSON of DCGM's `dcgmi diag -j`."""
+"""Reads DCGM's `dcgmi diag`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.facts.parsers.json_values import find_document
 from nodectl.facts.parsers.nvidia.words import no_output
-from nodectl.facts.parsers.text import Line, lines_of, unreadable
+from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "dcgmi-diag"
+_CATEGORY = re.compile(r"[|+]-+ +([A-Za-z][\w /-]{0,60}?) +-+\+-*[|+]?\s*")
+_ROW = re.compile(r"\|([^|]{1,200})\|([^|]{0,4000})\|\s*")
+_STATUS = re.compile(r"(Pass|Fail|Warn|Skip)\w*\b(?: *- *(.*))?", re.IGNORECASE)
+_GPU_STATUS = re.compile(r"GPU ?([0-9]{1,6}): *(Pass|Fail|Warn|Skip)", re.IGNORECASE)
+_GPUS = re.compile(r"GPUs?:? *([0-9]{1,6}(?: *, *[0-9]{1,6})*)")
+_GPU_NAME = re.compile(r"GPU ?[0-9]{1,6}")
+_MESSAGE = re.compile(r"(?:Error|Warning|Info|Note)s?\b", re.IGNORECASE)
 _WORST = ("Fail", "Warn", "Pass", "Skip")
+_FULL = 46
 
 
 @dataclass(frozen=True, slots=True)
 class DiagTest:
-    """One test: `gpus` has the result of each GPU, `text` the test's messages."""
+    """One test: `gpus` where the result is given by GPU, `text` for what the test says about it."""
 
     category: str | None
     name: str
@@ -33,6 +42,113 @@ class DcgmiDiag:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Test:
+    category: str | None
+    name: str
+    status: str | None = None
+    gpus: dict[str, str] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
+
+    def frozen(self) -> DiagTest:
+        return DiagTest(self.category, self.name, self.status, self.gpus, joined(self.text))
+
+
+def parse_dcgmi_diag(text: str) -> DcgmiDiag:
+    """Read the output; raise ParseError for a cut row, or where dcgmi says why there is no report."""
+    lines = lines_of(text, TOOL)
+    if any(line.text.lstrip().startswith("{") for line in lines):
+        report = _read_json(text, lines)
+        if report is not None:
+            return report
+    return _Reader().read(list(untagged(lines)))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.tests: list[_Test] = []
+        self.metadata: dict[str, str] = {}
+        self.category: str | None = None
+        self.seen = False
+
+    def read(self, lines: Sequence[Line]) -> DcgmiDiag:
+        for line in lines:
+            text = line.text.strip()
+            if match := _CATEGORY.fullmatch(text):
+                self.category, self.seen = match[1], True
+            elif text.startswith("|") and not text.startswith("|--"):
+                self._row(line, text)
+        if not self.seen and not self.tests:
+            raise no_output(TOOL, lines, "table '| Diagnostic | Result |'")
+        return DcgmiDiag(tuple(test.frozen() for test in self.tests), self.metadata)
+
+    def _row(self, line: Line, text: str) -> None:
+        match = _ROW.fullmatch(text)
+        if match is None:
+            if text.startswith("|=") or not self.seen:
+                return
+            raise unreadable(TOOL, line, "the row is cut: it has no two cells")
+        name, cell = match[1].strip(), match[2]
+        if name == "Diagnostic" and cell.strip() == "Result":
+            self.seen = True
+        elif self.category == "Metadata":
+            if name:
+                self.metadata[name] = cell.strip()
+        elif not name or _MESSAGE.match(name) or _GPU_NAME.fullmatch(name):
+            self._more(name.rstrip(":"), cell)
+        else:
+            self._test(name, cell, line)
+
+    def _test(self, name: str, cell: str, line: Line) -> None:
+        test = _Test(self.category, name)
+        if not self._results(test, cell):
+            raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
+        self.tests.append(test)
+
+    def _more(self, kind: str, cell: str) -> None:
+        """Read a line below a test: results of more GPUs, or what the test says."""
+        if kind and (not self.tests or self.tests[-1].category != self.category):
+            # an error that belongs to no test of its category is the category's own failure
+            self.tests.append(_Test(self.category, kind, "Fail" if kind.lower() == "error" else None))
+        if not self.tests:
+            return
+        test = self.tests[-1]
+        if not kind and not test.text and self._results(test, cell):
+            return
+        test.text.append(cell)
+        if kind.lower() == "error" and (gpu := _GPUS.search(cell)) and test.name.lower() == "error":
+            test.gpus.update(dict.fromkeys(re.split(r" *, *", gpu[1]), "Fail"))
+
+    def _results(self, test: _Test, cell: str) -> bool:
+        text = cell.strip()
+        if by_gpu := _GPU_STATUS.match(text):
+            test.gpus[by_gpu[1]] = by_gpu[2].capitalize()
+            return True
+        parts = [_STATUS.match(part.strip()) for part in text.split(";") if part.strip()]
+        if not parts or parts[0] is None:
+            return False
+        for part in parts:
+            if part is None:
+                continue
+            word = part[1].capitalize()
+            if test.status is None or _WORST.index(word) < _WORST.index(test.status):
+                test.status = word
+            if gpus := _GPUS.search(part[2] or ""):
+                test.gpus.update(dict.fromkeys(re.split(r" *, *", gpus[1]), word))
+        return True
+
+
+def joined(cells: Sequence[str]) -> str | None:
+    """Text that a table broke over several cells; a cell filled to its edge goes on without a space."""
+    whole, full = "", False
+    for cell in cells:
+        text = cell.removeprefix(" ")
+        space = " " if whole and (text.startswith(" ") or not full) else ""
+        whole += space + text.strip()
+        full = len(text.rstrip()) >= _FULL
+    return whole or None
+
+
 _ROOTS = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
 _WORDS = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not run": "Skip"}
 _MESSAGE_KEYS = ("error", "warning", "info", "message")
@@ -42,12 +158,11 @@ def _is_diagnostic(document: Any) -> bool:
     return isinstance(document, dict) and any(key in document for key in _ROOTS)
 
 
-def parse_dcgmi_diag(text: str) -> DcgmiDiag:
-    """Read the output; raise ParseError if the text has no such document, or dcgmi reports why it failed."""
-    lines = lines_of(text, TOOL)
+def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
+    """Return the report, None if the text holds no such document; ParseError where dcgmi says why it failed."""
     document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
-        raise no_output(TOOL, lines, "document of `dcgmi diag -j`")
+        return None
     diagnostic = next(document[key] for key in _ROOTS if key in document)
     if not isinstance(diagnostic, dict):
         raise unreadable(TOOL, lines[0], "the diagnostic is no object")
