@@ -15,7 +15,7 @@ _SSH_PORT = 22
 
 
 class Standing(StrEnum):
-    """What known_hosts says of a host's key."""
+    """The verdict of known_hosts on a host's key."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"

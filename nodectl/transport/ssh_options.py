@@ -1,4 +1,4 @@
-"""What an inventory says of how to reach a host by SSH, and what of it is refused.
+"""The arguments that an inventory gives to ssh for a host, and the variables that are refused.
 
 OpenSSH itself reads the options of `ansible_ssh_*_args`. A variable that would let a host key pass unseen is refused.
 """
