@@ -134,6 +134,9 @@ def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(
     (tmp_path / "nodectl-gpu-clocks.json").write_text('{"GPU-1": {"clocks": "1530"}}')
     new = gpus("GPU-1, 0, Enabled, Disabled, 300.00, 100.00, 400.00, 1980, 1530, 877, Prohibited")
     wanted = [["-pm", "0"], ["-c", "DEFAULT"], ["-pl", "350.00"], ["-rgc"]]
+    lost = gpus("[GPU is lost], 0, Enabled, Disabled, 300.00, 100.00, 400.00, 1980, 1530, 877, Prohibited")
+    assert lost == {"": "nvidia-smi cannot read GPU 0: uuid is [GPU is lost]"}
+    assert live.live_commands({"kind": "gpu"}, old, lost) == []
     assert live.live_commands({"kind": "gpu"}, old, new) == [["nvidia-smi", "-i", "GPU-1", *words] for words in wanted]
 
 

@@ -204,6 +204,9 @@ class Restore:
         changed_packages, kept = self.package_changes()
         values, self.warnings = self.value_changes()
         commands = self.live_changes()
+        for key, item in sorted(self.before["live"].items()):
+            unread = self.now["live"][key]["state"].get("")
+            self.errors += ["%s: not restored: %s" % (key, unread)] if unread and item["state"] else []
         self.stop_units(units)
         self.put_files(paths, trees)
         self.reread(change["subject"] for change in paths)
