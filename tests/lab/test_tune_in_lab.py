@@ -111,7 +111,7 @@ def test_what_won_is_proposed_applied_and_taken_back(uncapped: Fleet, tmp_path: 
     before = uncapped.values()
     _, document, _ = uncapped.trial("--profiles", "own,big", "--pairs", "5")
     won, cli = tmp_path / "won.yml", uncapped.cli
-    cli("tune", "propose", document["id"], "--write", str(won))
+    cli("-i", uncapped.inventory, "tune", "propose", document["id"], "--write", str(won))
     applied = cli("-i", uncapped.inventory, "--output", "json", "tune", "apply", str(won))
     assert set(json.loads(applied.stdout)["hosts"]) == {"node01", "node02"}
     assert uncapped.values(WMEM) == {WIN[WMEM]}

@@ -141,7 +141,7 @@ PLAY = """
     - ansible.builtin.import_role: {name: nodectl.fleet.nic, tasks_from: verify}
       vars:
         nodectl_nics: "{{ named | default([]) }}"
-        nodectl_overrides: "{{ {'nic': {'mtu': wanted}} if wanted else {} }}"
+        nic_mtu: "{{ wanted }}"
     - ansible.builtin.debug: {msg: "{{ nic_verified.findings | default([]) }}"}
 """
 
