@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from scripts.chaos.hosts import ASKED, STATE, Lab, LabHost
 
 _LISTENS = "0A"
 _LOOKED_AT = ("root", "tmp", "var/tmp", "run", "home", "opt", "srv", "etc", "var/log")
+# thousands of files of the lab's and the trials' own
+_NOT_LOOKED_AT = frozenset(("opt/nodectl-chaos", "srv/nodectl", ASKED))
 # docs/jobs.md, 'What lies on a node'
 _OF_A_JOB = (
     r"plan\.json|rank|secret|code(/.*)?|output\.(log|index|dropped)|ranks(/.*)?|notes(/.*)?|black_box(/.*)?|state\.json"
@@ -24,7 +27,7 @@ _NAMED = re.compile(
 _KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?|/code(/.*)?)?")
 # of the lab, of these trials, and of the torch that they train with
 _OWN = re.compile(
-    rf"root/\.(local(/(state|share))?|cache)|{ASKED}|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log"
+    r"root/\.(local(/(state|share))?|cache)|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log"
     r"|tmp/torchinductor_[^/]+(/.*)?"
 )
 
@@ -91,8 +94,7 @@ def _groups(lab: Lab, host: LabHost) -> Iterator[str]:
 
 def _files(host: LabHost) -> Iterator[str]:
     for place in _LOOKED_AT:
-        top = host.root / place
-        for path in top.rglob("*") if top.is_dir() else ():
-            name = str(path.relative_to(host.root))
-            if not _OWN.fullmatch(name) and not name.startswith(("opt/nodectl-chaos", "srv/nodectl", f"{ASKED}/")):
-                yield name
+        for folder, folders, names in os.walk(host.root / place):
+            here = os.path.relpath(folder, host.root)
+            folders[:] = [name for name in folders if f"{here}/{name}" not in _NOT_LOOKED_AT]
+            yield from (path for path in (f"{here}/{name}" for name in (*folders, *names)) if not _OWN.fullmatch(path))
