@@ -16,7 +16,7 @@ from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.nodeset import fold, unfolded
-from nodectl.doctor.draft import Draft, kind_named, kinds, write_all
+from nodectl.doctor.draft import Draft, kind_draft, kinds, write_all
 from nodectl.doctor.propose import Found, commands, connection_variables, draft_of, found, secrets, summary
 from nodectl.errors import InventoryError, UnreachableError, UsageError
 from nodectl.model.host import Host
@@ -55,7 +55,7 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
         raise UsageError("give either --kind or --from", remedy)
     notes: tuple[str, ...] = ()
     if kind is not None:
-        draft = kind_named(kind).draft(kind)
+        draft = kind_draft(kind)
     else:
         draft, notes = _looked_at(app, wanted)
     files = write_all(folder, draft.files(), force=force)

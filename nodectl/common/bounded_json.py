@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +19,6 @@ def loads(text: str | bytes) -> Any:
         document = json.loads(text)
     except RecursionError as error:
         raise _too_deep() from error
-    except ValueError as error:
-        refuse_long_number(error)
-        raise
     if isinstance(document, dict | list) and not _is_surely_flat(text):
         refuse_deep(document)
     return document
@@ -34,12 +30,6 @@ def _is_surely_flat(text: str | bytes) -> bool:
         # in UTF-16 and UTF-32 a bracket is this byte, too
         return text.count(b"[") + text.count(b"{") <= DEEPEST
     return text.count("[") + text.count("{") <= DEEPEST
-
-
-def refuse_long_number(error: ValueError) -> None:
-    """In our words where a number has more digits than Python reads: its advice is none for who wrote the file."""
-    if "integer string conversion" in str(error):
-        raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits") from error
 
 
 def refuse_deep(document: object) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 from nodectl.common import bounded_json
+from nodectl.common.paths import MOST_LINKS, places_to
 from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
 _OPEN_FILES = Path("/dev/fd")
-_MOST_LINKS = 40
 
 
 def folder_name(host: str) -> str:
@@ -37,99 +37,64 @@ def local_path(folder: Path, *names: str) -> Path:
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
-    With `sync` it is on the disk when this returns. A link stays, and what it leads to is replaced; a file that is
-    there keeps its owner, and gives no more rights than before. A device or pipe (/dev/null) is written to, and so is a
-    file that is open already (/dev/stdout, whatever the shell made it). OSError if the folder cannot be written,
-    nobody reads the pipe, or a link of another login decides where the path leads.
+    With `sync` it is on the disk when this returns. A link stays, and its target is replaced; an existing file keeps
+    its owner, and gives no more rights than before. A device (/dev/null), a pipe and an open file (/dev/stdout) are
+    written to. OSError if the folder cannot be written, nobody reads the pipe, or the path leads through another
+    login's link.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
-    place = _followed(path)
-    if isinstance(place, int):
-        with os.fdopen(os.dup(place), "wb") as stream:
+    if (descriptor := _descriptor(path)) is not None:
+        with os.fdopen(os.dup(descriptor), "wb") as stream:
             stream.write(data)
         return
+    place = _followed(path)
     if place.exists() and not place.is_file():
         _write_into(place, data)
         return
-    folder, draft = _open_folder(place.parent), f".{place.name[:200]}.{secrets.token_hex(4)}"
+    draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                _as_before(handle, place.name, folder, mode)
-                stream.write(data)
-                if sync:
-                    stream.flush()
-                    os.fsync(handle)
-            os.replace(draft, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(draft, dir_fd=folder)
-            raise
-    finally:
-        os.close(folder)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            _as_before(stream.fileno(), place, mode)
+            stream.write(data)
+            if sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+        draft.replace(place)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
-def _as_before(handle: int, name: str, folder: int, mode: int) -> None:
+def _descriptor(path: Path) -> int | None:
+    """Return the number of the open file that `path` means, as /dev/stdout and /dev/fd/3 do; None for all others."""
+    folder = _OPEN_FILES.resolve()
+    for _ in range(MOST_LINKS):
+        if path.name.isdigit() and path.parent.resolve() == folder:
+            return int(path.name)
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    return None
+
+
+def _followed(path: Path) -> Path:
+    """Return where the links lead; PermissionError if one is of a login that is neither root nor this one."""
+    for place in places_to(path.absolute()):
+        status = place.lstat()
+        if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+            reason = f"a link of login {status.st_uid}, who decides where it leads; name the file itself"
+            raise PermissionError(errno.EPERM, reason, str(place))
+    return Path(os.path.realpath(path))
+
+
+def _as_before(handle: int, place: Path, mode: int) -> None:
     """Give the draft the owner of the file that it replaces, and of `mode` the rights that this one gives."""
     with suppress(FileNotFoundError):
-        before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        before = place.lstat()
         mode &= stat.S_IMODE(before.st_mode)
         if os.geteuid() == 0:
             os.fchown(handle, before.st_uid, before.st_gid)
     os.fchmod(handle, mode)
-
-
-def _is_door(path: Path) -> bool:
-    """Return whether it is a process's `root` or `cwd` in /proc: a door, and no link whose text leads there."""
-    return path.name in ("root", "cwd") and str(path.parent.parent) == "/proc" and path.parent.name.isdigit()
-
-
-def _open_folder(path: Path) -> int:
-    """Open a folder whose path has no link; OSError if somebody has put one there meanwhile."""
-    at, place = os.open("/", os.O_RDONLY | os.O_DIRECTORY), Path("/")
-    for name in path.parts[1:]:
-        above, place = at, place / name
-        kept = 0 if _is_door(place) else os.O_NOFOLLOW
-        try:
-            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | kept | os.O_CLOEXEC, dir_fd=above)
-        except OSError as error:
-            raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
-        finally:
-            os.close(above)
-    return at
-
-
-def _followed(path: Path) -> Path | int:
-    """Return where the links lead, or the number of the open file that is meant.
-
-    OSError if they lead in a circle, or where one is of a login that is neither root nor this one: it would decide
-    which file is replaced. (The kernel prevents that in sticky folders alone, and only with protected_symlinks.)
-    """
-    at, rest, hops = Path("/"), list(reversed((Path.cwd() / path).parts[1:])), 0
-    while rest:
-        name = rest.pop()
-        following = at.parent if name == ".." else at / name
-        # links on Linux, and none on a Mac
-        if not rest and name.isdigit() and at.resolve() == _OPEN_FILES.resolve():
-            return int(name)
-        try:
-            status = following.lstat()
-        except FileNotFoundError:
-            return following.joinpath(*reversed(rest))
-        if not stat.S_ISLNK(status.st_mode) or _is_door(following):
-            at = following
-            continue
-        hops += 1
-        if hops > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        if status.st_uid not in (0, os.geteuid()):
-            reason = f"a link of login {status.st_uid}, who decides where it leads; name the file itself"
-            raise PermissionError(errno.EPERM, reason, str(following))
-        target = following.readlink()
-        at = Path("/") if target.is_absolute() else at
-        rest += reversed(target.parts[target.is_absolute() :])
-    return at
 
 
 def _write_into(path: Path, data: bytes) -> None:

@@ -69,7 +69,7 @@ def cache_dir() -> Path:
     return path
 
 
-_MOST_LINKS = 40  # as the kernel
+MOST_LINKS = 40  # as the kernel
 
 
 def refuse_open(path: Path, what: str, *, whole: bool = False) -> None:
@@ -80,7 +80,7 @@ def refuse_open(path: Path, what: str, *, whole: bool = False) -> None:
 
     In a sticky folder, as /tmp is, nobody can put another in the place of what is there.
     """
-    ways = list(_way(path.absolute()))
+    ways = list(places_to(path.absolute()))
     for place in ways:
         status = place.lstat()
         is_passed = stat.S_ISLNK(status.st_mode) or (place != ways[-1] and status.st_mode & stat.S_ISVTX)
@@ -105,7 +105,7 @@ def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) 
         raise UsageError(f"{path} may be written by its group ({status.st_gid}), and {what}", f"chmod g-w {path}")
 
 
-def _way(path: Path) -> Iterator[Path]:
+def places_to(path: Path) -> Iterator[Path]:
     """Yield each place from the root to where the path leads, that last; it ends if nothing is."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at
@@ -119,7 +119,7 @@ def _way(path: Path) -> Iterator[Path]:
         yield at / part
         if (at / part).is_symlink():
             links += 1
-            if links > _MOST_LINKS:
+            if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             target = (at / part).readlink()
             at = Path("/") if target.is_absolute() else at

@@ -15,6 +15,7 @@ from nodectl.common.files import replace_file
 from nodectl.common.resources import data_dir, table
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
+from nodectl.profiles import KINDS
 
 HOSTS = "hosts.yml"
 TEMPLATES = data_dir() / "inventories"
@@ -123,37 +124,19 @@ _REBOOT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Hold what is to be said of each choice beside the general words."""
-
-    hardware: str = ""
-    stack: str = ""
-    tuning: str = ""
-    driver: str = ""
-
-
-def choices(profiles: Mapping[str, str], reasons: Reasons, driver: str) -> tuple[Choice, ...]:
+def choices(profiles: Mapping[str, str], reasons: Mapping[str, str], driver: str) -> tuple[Choice, ...]:
     """Return the three profiles, and if there is a driver what is done with it.
 
-    `driver` is keep, manage or empty.
+    `reasons` are those of the case, by hardware, stack, tuning and driver; `driver` is keep, manage or empty.
     """
     tuning = _TUNING if profiles["tuning"] == "stock" else _TUNING_CHOSEN.format(profiles["tuning"])
-    chosen = [
-        Choice(
-            "nodectl_hardware", profiles["hardware"], _joined(_HARDWARE.format(profiles["hardware"]), reasons.hardware)
-        ),
-        Choice("nodectl_stack", profiles["stack"], _joined(_STACK, reasons.stack)),
-        Choice("nodectl_tuning", profiles["tuning"], _joined(tuning, reasons.tuning)),
-    ]
+    general = {"hardware": _HARDWARE.format(profiles["hardware"]), "stack": _STACK, "tuning": tuning, "driver": _DRIVER}
+    why = {kind: "\n".join(filter(None, [text, reasons.get(kind)])) for kind, text in general.items()}
+    chosen = [Choice(f"nodectl_{kind}", profiles[kind], why[kind]) for kind in KINDS]
     if driver:
-        chosen.append(Choice("nodectl_driver", driver, _joined(_DRIVER, reasons.driver)))
+        chosen.append(Choice("nodectl_driver", driver, why["driver"]))
         chosen.append(Choice("nodectl_allow_reboot", True, _REBOOT, open=True))
     return tuple(chosen)
-
-
-def _joined(*texts: str) -> str:
-    return "\n".join(text for text in texts if text)
 
 
 # The kinds of hosts that there is an inventory for: one file each, with the profiles and why they were chosen.
@@ -161,48 +144,29 @@ def _joined(*texts: str) -> str:
 _EXAMPLE = ("node01", "node02")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of hosts: its profiles, what is done with the driver, and what is to be said of each choice."""
-
-    about: str
-    hardware: str
-    stack: str
-    tuning: str = "stock"
-    driver: str = ""
-    why_hardware: str = ""
-    why_stack: str = ""
-    why_tuning: str = ""
-    why_driver: str = ""
-
-    def draft(self, name: str) -> Draft:
-        """Return the inventory of two hosts whose names are to be replaced."""
-        profiles = {"hardware": self.hardware, "stack": self.stack, "tuning": self.tuning}
-        reasons = Reasons(self.why_hardware, self.why_stack, self.why_tuning, self.why_driver)
-        about = f"{self.about[0].upper()}{self.about[1:]}"
-        group = Group(
-            group_name(name),
-            f"{about}: what they are to be, as `nodectl init --kind {name}` proposes it.",
-            {host: {} for host in _EXAMPLE},
-            choices(profiles, reasons, self.driver),
-        )
-        head = (
-            f"{about}.\nReplace {' and '.join(_EXAMPLE)} by your hosts, as ~/.ssh/config or DNS has their names, or"
-            " with ansible_host: ADDRESS and ansible_user: LOGIN below the name. The login is root, or may use sudo."
-        )
-        return Draft(head, (group,), {})
-
-
 def kinds() -> dict[str, str]:
     """Return what there is, with its description."""
     return {path.stem: str(table(path)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
 
 
-def kind_named(name: str) -> Kind:
-    """Return the kind of this name; raise UsageError if there is none."""
+def kind_draft(name: str) -> Draft:
+    """Return the inventory of two hosts of this kind, whose names are to be replaced; UsageError if there is none."""
     if name not in (all_kinds := kinds()):
         raise UsageError(f"there is no kind {name!r}", f"{meant(name, all_kinds)}the kinds are {', '.join(all_kinds)}")
-    return Kind(**table(TEMPLATES / f"{name}.yml"))
+    row: Mapping[str, str] = table(TEMPLATES / f"{name}.yml")
+    reasons = {kind: row.get(f"why_{kind}", "") for kind in (*KINDS, "driver")}
+    about = f"{row['about'][0].upper()}{row['about'][1:]}"
+    group = Group(
+        group_name(name),
+        f"{about}: what they are to be, as `nodectl init --kind {name}` proposes it.",
+        {host: {} for host in _EXAMPLE},
+        choices({"tuning": "stock", **row}, reasons, row.get("driver", "")),
+    )
+    head = (
+        f"{about}.\nReplace {' and '.join(_EXAMPLE)} by your hosts, as ~/.ssh/config or DNS has their names, or"
+        " with ansible_host: ADDRESS and ansible_user: LOGIN below the name. The login is root, or may use sudo."
+    )
+    return Draft(head, (group,), {})
 
 
 def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:

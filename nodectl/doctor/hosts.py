@@ -89,7 +89,8 @@ def _one(
         unset = finding.check == "profiles" and finding.status is Status.UNKNOWN and not order.wanted.refused
         yield replace(finding, status=Status.WARNING) if unset else _alike(finding, answer)
     if isinstance(answer, Recording):
-        yield Finding(host.name, "reach", Status.OK, actual=_how(host))
+        actual = "answers" if host.connection == "ssh" else "is this machine"
+        yield Finding(host.name, "reach", Status.OK, actual=actual)
         yield from _sudo(host, answer.entries.get("doctor_sudo"), password_given=password_given)
         yield _python(host, answer.entries.get("doctor_python"), least_python)
 
@@ -100,10 +101,6 @@ def _alike(finding: Finding, answer: Recording | CommandResult) -> Finding:
         return finding
     text = _KEY.sub("", _LABEL.sub("", finding.actual))
     return replace(finding, actual=text, evidence=finding.actual if text != finding.actual else "")
-
-
-def _how(host: Host) -> str:
-    return "answers" if host.connection == "ssh" else "is this machine"
 
 
 def _python_command(host: Host) -> Command:

@@ -12,7 +12,7 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.natural import natural
 from nodectl.common.nodeset import fold
-from nodectl.doctor.draft import Draft, Group, Reasons, choices, group_name, shared_variables
+from nodectl.doctor.draft import Draft, Group, choices, group_name, shared_variables
 from nodectl.errors import UnreachableError
 from nodectl.facts.base import Fact, script
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -233,7 +233,7 @@ class Proposal:
     hardware: str
     stack: str
     driver: str
-    reasons: Reasons
+    reasons: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -312,7 +312,8 @@ def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
         notes.append(f"nodectl_hardware is {hardware}: {what}; so that a lost GPU is a failure: {pin}")
     stack, why_stack = _stack(machine, hardware, extra_dirs, notes)
     driver, why_driver = _driver(machine, stack, extra_dirs)
-    return Proposal(hardware, stack, driver, Reasons(why_hardware, why_stack, "", why_driver), tuple(notes))
+    reasons = {"hardware": why_hardware, "stack": why_stack, "driver": why_driver}
+    return Proposal(hardware, stack, driver, reasons, tuple(notes))
 
 
 def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: list[str]) -> tuple[str, str]:

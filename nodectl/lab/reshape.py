@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from types import FrameType
+from contextlib import contextmanager
+from dataclasses import replace
 
 from nodectl.common.paths import state_dir
+from nodectl.common.process import interruptible
 from nodectl.errors import LabError, NodectlError, UsageError
 from nodectl.lab.network import port_name
 from nodectl.lab.shape import host_shaping, port_shaping, run_tc
@@ -20,7 +18,8 @@ from nodectl.model.host import Host
 
 # faults that live in a port's shaping, which a new rate would undo
 _IN_SHAPING = {"loss", "mtu-hole", "slow-link"}
-_ENDS = (signal.SIGTERM, signal.SIGHUP)
+# in which an impatient second signal does not keep the links from their former rate
+_RESTORE_S = 30.0
 
 
 def lab_of(hosts: Sequence[Host]) -> LabFolder | None:
@@ -55,14 +54,18 @@ def shaping(folder: LabFolder) -> Iterator[Callable[[int], None]]:
     """Give what sets the rate; at the end, however it comes, the former rate is set again."""
     state = folder.running()
     _refuse(folder, state)
-    before = state.spec.rate_bits
-    with ExitStack() as stack:
-        if threading.current_thread() is threading.main_thread():
-            for number in _ENDS:
-                stack.callback(signal.signal, number, signal.signal(number, _end))
-        rates = _Rates(folder, before)
-        stack.callback(rates.set_back)
-        yield rates.set
+    before, given = state.spec.rate_bits, list[int]()
+
+    def put_on(rate_bits: int) -> None:
+        given.append(rate_bits)
+        set_rate(folder, rate_bits)
+
+    with interruptible(deaf_s=_RESTORE_S):
+        try:
+            yield put_on
+        finally:
+            if given:
+                _restore(folder, before)
 
 
 def described(rate_bits: int) -> str:
@@ -70,48 +73,13 @@ def described(rate_bits: int) -> str:
     return show_rate(rate_bits) if rate_bits else "unlimited"
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
-@dataclass(slots=True)
-class _Rates:
-    """Sets rates until the former one is set again: a thread that comes later changes nothing."""
-
-    folder: LabFolder
-    before: int
-    over: bool = False
-    # also if that failed half-way, which the journal does not tell
-    touched: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def set(self, rate_bits: int) -> None:
-        with self.lock:
-            if not self.over:
-                self.touched = True
-                set_rate(self.folder, rate_bits)
-
-    def set_back(self) -> None:
-        """Put the links back as they were; a second Ctrl-C comes after that."""
-        in_main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, *_ENDS) if in_main else ()
-        former = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-        try:
-            with self.lock:
-                self.over = True
-                if self.touched:
-                    self._restore()
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
-
-    def _restore(self) -> None:
-        now, name = described(self.folder.running().spec.rate_bits), self.folder.name
-        try:
-            set_rate(self.folder, self.before)
-        except NodectlError as error:
-            message = f"the links of the lab '{name}' keep {now}: {error.message}"
-            raise LabError(message, f"{error.remedy}; `nodectl lab down --name {name}` and up again") from error
+def _restore(folder: LabFolder, before: int) -> None:
+    now, name = described(folder.running().spec.rate_bits), folder.name
+    try:
+        set_rate(folder, before)
+    except NodectlError as error:
+        message = f"the links of the lab '{name}' keep {now}: {error.message}"
+        raise LabError(message, f"{error.remedy}; `nodectl lab down --name {name}` and up again") from error
 
 
 def _refuse(folder: LabFolder, state: LabState) -> None:

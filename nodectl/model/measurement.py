@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from string import Formatter
 
 from nodectl.common.units import format_value, lower_is_better
 
@@ -71,12 +70,6 @@ class MeasurementKind:
     places: tuple[str, ...] = ()
     shown: str | Callable[[Conditions], str] | None = None
     caption: str = ""
-
-    @property
-    def formatted(self) -> tuple[str, ...]:
-        """The conditions that `shown` names, where it is a format; ValueError if it is none."""
-        fields = Formatter().parse(self.shown) if isinstance(self.shown, str) else ()
-        return tuple(name for _, name, _, _ in fields if name)
 
     def unit(self, name: str) -> Unit:
         """Return the declared unit of this name; one that is only written as it is, for a value of an older nodectl."""

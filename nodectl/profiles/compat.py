@@ -226,7 +226,8 @@ def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
 
 def _gpu_and_cuda(row: GpuRow, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     cuda, older = str(stack.cuda), row.runs and matrix.gpu(row.runs.code_of)
-    if version_key(cuda) < version_key(row.min_cuda) and row.runs and older and _has_code(older, cuda):
+    runs_older = bool(older and version_key(older.min_cuda) <= version_key(cuda))
+    if version_key(cuda) < version_key(row.min_cuda) and row.runs and runs_older:
         first = (
             f"{row.name}, compute capability {row.compute_capability}, has code of its own from CUDA {row.min_cuda} on"
         )
@@ -240,10 +241,6 @@ def _gpu_and_cuda(row: GpuRow, stack: Stack, matrix: Matrix) -> Iterator[Problem
         yield Problem(
             "gpu-dropped-by-cuda", f"{reason}, and the stack brings {cuda}", row.dropped_source, other_stack=True
         )
-
-
-def _has_code(row: GpuRow, cuda: str) -> bool:
-    return version_key(row.min_cuda) <= version_key(cuda)
 
 
 def _gpu_and_driver(row: GpuRow, stack: Stack) -> Iterator[Problem]:
@@ -419,14 +416,11 @@ def _names(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 def _other_build(stack: Stack, builds: tuple[TorchRow, ...]) -> Problem:
     wanted = f"CUDA {stack.cuda}" if stack.cuda else "no CUDA"
-    reason = f"torch {stack.torch} with {wanted} is no build of PyTorch's: there are {_builds_text(builds)}"
+    there = ", ".join(row.index for row in builds)
+    reason = f"torch {stack.torch} with {wanted} is no build of PyTorch's: there are {there}"
     # a CPU build exists of every torch, whether or not the matrix holds it
     source = builds[0].source if stack.cuda else ""
     return Problem("torch-cuda-not-of-one-row", reason, source, _nearest_build(stack, builds), other_stack=True)
-
-
-def _builds_text(builds: tuple[TorchRow, ...]) -> str:
-    return ", ".join(row.index for row in builds)
 
 
 def _nearest_build(stack: Stack, builds: Iterable[TorchRow]) -> str:

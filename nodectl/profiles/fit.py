@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +92,7 @@ def fitting_stacks(
         have = bool(torch and cuda) and (_plain(stack.torch), _minor(stack.cuda)) == (_plain(torch), _minor(cuda))
         return (
             have,
-            not any(_warnings(hardware, stack)),
+            not any(profile_problems(hardware, stack, base_tuning(), matrix())),
             version_key(stack.cuda or "0"),
             version_key(_plain(stack.torch)),
         )
@@ -119,10 +119,6 @@ def _can(hardware: Hardware, stack: Stack, look: HostLook) -> bool:
         *host_problems(hardware, stack, base_tuning(), look, matrix()),
     )
     return not any(problem.refuses for problem in problems if problem.other_stack or not problem.misfit)
-
-
-def _warnings(hardware: Hardware, stack: Stack) -> Iterator[str]:
-    return (problem.code for problem in profile_problems(hardware, stack, base_tuning(), matrix()))
 
 
 def _plain(torch: str | None) -> str:

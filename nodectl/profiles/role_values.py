@@ -20,11 +20,8 @@ def _is_true(value: Any) -> bool:
 
 
 def _sysctls(value: Any) -> Document:
-    return {setting["key"]: {"never_lower": False, **_without(setting, "key")} for setting in value}
-
-
-def _without(mapping: Mapping[str, Any], name: str) -> Document:
-    return {key: value for key, value in mapping.items() if key != name}
+    settings = [{"never_lower": False, **setting} for setting in value]
+    return {setting.pop("key"): setting for setting in settings}
 
 
 # role's variable → the tuning's group, its field (none: it is the whole group), the value as the tuning has it

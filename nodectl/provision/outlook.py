@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -17,9 +17,6 @@ from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.profiles import KINDS
 from nodectl.profiles.host import of_host
-
-if TYPE_CHECKING:
-    from nodectl.profiles.schema import Stack
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")
@@ -66,12 +63,9 @@ def lab_requirements(hosts: Sequence[Host], roles: Sequence[str]) -> list[tuple[
     """
     if not {"python", "pytorch"} & set(roles):
         return []
-    wanted = (_requirements(host) for host in hosts if _from_lab_share(host))
+    sharing = (host for host in hosts if str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE))
+    wanted = map(_requirements, sharing)
     return [requirements for requirements in dict.fromkeys(wanted) if requirements]
-
-
-def _from_lab_share(host: Host) -> bool:
-    return str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE)
 
 
 def _requirements(host: Host) -> tuple[str, ...]:
@@ -80,11 +74,8 @@ def _requirements(host: Host) -> tuple[str, ...]:
     except ProfileError:
         return ()
     # the share has the CPU build alone, unless the operator says otherwise
-    return () if wanted is None or not _has_wheels(wanted.stack) else wanted.stack.requirements
-
-
-def _has_wheels(stack: Stack) -> bool:
-    return stack.cuda is None or bool(os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"))
+    has_wheels = wanted and (wanted.stack.cuda is None or os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"))
+    return wanted.stack.requirements if wanted and has_wheels else ()
 
 
 def _words(options: Sequence[str]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.doctor.draft import group_name, kind_named, kinds, write_all
+from nodectl.doctor.draft import group_name, kind_draft, kinds, write_all
 from nodectl.errors import UsageError
 from nodectl.profiles.host import of_host
 from nodectl.transport.inventory import read_inventory
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("name", kinds())
 def test_the_profiles_of_a_kind_work_together_and_each_choice_has_its_reason(name: str, tmp_path: Path) -> None:
-    draft = kind_named(name).draft(name)
+    draft = kind_draft(name)
     write_all(tmp_path / "fleet", draft.files(), force=False)
     hosts = read_inventory([str(tmp_path / "fleet" / "hosts.yml")]).hosts()
     assert [host.name for host in hosts] == ["node01", "node02"]
@@ -34,7 +34,7 @@ _EXAMPLE = "# An example, which nodectl takes for no inventory until somebody ch
 
 
 def test_the_repositorys_inventory_is_what_the_kind_lab_writes() -> None:
-    files = kind_named("lab").draft("lab").files()
+    files = kind_draft("lab").files()
     there = {path.relative_to(ROOT / "inventory") for path in (ROOT / "inventory").rglob("*.yml")}
     assert there == set(files)
     for path, text in files.items():
@@ -45,7 +45,7 @@ def test_the_repositorys_inventory_is_what_the_kind_lab_writes() -> None:
 
 def test_an_unknown_kind_is_told_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
-        kind_named("h100-9")
+        kind_draft("h100-9")
     assert "h100-8" in caught.value.remedy
 
 

@@ -40,7 +40,7 @@ def test_a_bundled_recording_gets_its_own_profiles(name: str) -> None:
     own = RECORDINGS[name].profiles
     proposal = propose(seen(name))
     assert (proposal.hardware, proposal.stack, proposal.driver) == (own["hardware"], own["stack"], "keep")
-    assert "installed there already" in proposal.reasons.stack
+    assert "installed there already" in proposal.reasons["stack"]
     assert proposal.notes == ()
 
 
@@ -98,7 +98,7 @@ def test_an_old_driver_that_is_kept_gets_a_stack_that_it_takes() -> None:
     proposal = propose(seen("rtx4090-3", proc_driver_nvidia=old, venv=GONE))
     assert proposal.stack in ("cu121", "cu128")
     newest = propose(seen("rtx4090-3", venv=GONE))
-    assert newest.stack == "cu13" and "newest" in newest.reasons.stack
+    assert newest.stack == "cu13" and "newest" in newest.reasons["stack"]
 
 
 def test_hosts_of_different_hardware_get_groups_of_their_own() -> None:
