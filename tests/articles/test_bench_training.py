@@ -122,18 +122,6 @@ def test_windows_in_turn_are_dealt_to_their_settings(monkeypatch: pytest.MonkeyP
     assert option(given, "windows") == "4" and "--turns" in given
 
 
-def test_a_host_without_torch_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "probes.endpoints"
-        return Answer([{**ENDPOINT, "torch": None} if host == "node03" else ENDPOINT])
-
-    found = train(play(monkeypatch, answers))
-    assert not found.measurements and {each.status for each in found.findings} == {Status.UNKNOWN}
-    told = {each.host: each for each in found.findings}
-    assert set(told) == set(NAMES) and "nodectl provision" in told["node03"].remedy
-    assert told["node01"].actual == "not measured: another host cannot take part"
-
-
 def test_the_rank_that_fails_is_named_and_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":

@@ -140,32 +140,9 @@ def test_without_losses_over_time_no_gain_is_claimed_of_another_training() -> No
     assert "whether it gains anything cannot be told: the runs tell no losses" in text
 
 
-@pytest.mark.parametrize("end", [float("nan"), float("inf"), None])
-def test_a_training_that_lost_its_loss_gains_nothing(end: float | None) -> None:
-    section = compared([summary(2.4, last_loss=0.5)], [summary(0.8, last_loss=end)])
-    assert section.differs == ("loss at the end: no run after ends with a number, as one that diverges does not",)
-    assert "whether it gains anything cannot be told" in " ".join(compare_text([section], 200).split())
-
-
-def test_the_same_training_has_no_such_line() -> None:
-    section = compared([learning(2.0, 0.1, options=OPTIONS)], [learning(1.0, 0.1, options=OPTIONS)])
-    equal = section.row("equal_loss")
-    assert section.differs == () and "to the loss" not in compare_text([section], 200)
-    assert equal is not None and equal.change is not None and equal.change.speed_gained_percent == pytest.approx(100)
-
-
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"workload": "x"}', "[1, 2]", '{"median_step_ms": 3}', "{]}"])
 def test_what_is_no_result(text: str) -> None:
     assert read_text(text) == []
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0, 1e300, 1e-300, [1], "fast"])
-def test_what_no_machine_comes_to_is_no_figure_and_said(value: Any) -> None:
-    section = compared([summary(2.4, median_step_ms=value, gpu_utilisation=value, timed_s=value)], [summary(1.6)])
-    step, total, gpu, _ = section.rows
-    assert (step.change, total.change, gpu.change) == (None, None, None)
-    assert step.missing.startswith("no figure: median_step_ms is ") and total.missing.startswith("no figure: timed_s")
-    json.dumps(compare_document([section]), allow_nan=False)
 
 
 def test_a_run_without_a_figure_leaves_the_others_their_partners() -> None:
@@ -176,12 +153,6 @@ def test_a_run_without_a_figure_leaves_the_others_their_partners() -> None:
     # each run has half of its partner's time, whatever the runs differ among each other
     assert verdict is not None and str(verdict.verdict) == "better"
     assert verdict.pairs == 5 and verdict.gain_percent == pytest.approx(50)
-
-
-def test_names_of_a_log_are_one_line() -> None:
-    (run,) = read_text(json.dumps(summary(1.0, workload="\x1b[31ma\nb" + "c" * 500, precision="x\ny", hosts=5)))
-    assert run.what.startswith("[31ma b") and len(run.what) < 100
-    assert run.conditions["precision"] == run.course["precision"] == "x y" and "nodes" not in run.conditions
 
 
 def test_a_document_of_another_form_is_refused(tmp_path: Path) -> None:

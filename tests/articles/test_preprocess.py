@@ -17,7 +17,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.trials.families import judge_all
 from tests.conftest import Cli
-from tests.probes.scripted import HOSTS, Answer, Fleet, play, silent
+from tests.probes.scripted import HOSTS, Answer, Fleet, play
 
 READY = {
     "event": "ready",
@@ -96,13 +96,6 @@ def test_hosts_of_one_machine_share_the_time_and_do_what_fits_into_it(monkeypatc
     assert "preprocess: node01: 2 of 20 repetitions: more would take longer than its share of 4 min 50 s" in notes
 
 
-def test_a_budget_cuts_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.probes.budget.time.monotonic", lambda: 0.0)
-    _, result = measured(monkeypatch, ends_at=13.0)
-    assert {each.conditions["repetitions"] for each in result.measurements} == {1}
-    assert all(each.conditions["trimmed"] for each in result.measurements)
-
-
 @pytest.mark.parametrize(
     ("missing", "said"),
     [({"pandas": None}, "no pandas in"), ({"pandas": None, "pyarrow": None}, "no pandas and no pyarrow in")],
@@ -135,11 +128,6 @@ def test_a_host_that_breaks_off_keeps_what_was_measured_as_often_as_asked(monkey
         "data1.parquet of 8 threads came out otherwise than before",
     )
     assert len([each for each in result.measurements if each.hosts == ("node02",)]) == 1
-
-
-def test_hosts_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, result = measured(monkeypatch, lambda *_: silent())
-    assert [finding.status for finding in result.findings] == [Status.UNKNOWN] * 2 and not result.measurements
 
 
 def test_usage(nodectl: Cli, tmp_path: Path) -> None:

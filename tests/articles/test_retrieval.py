@@ -11,7 +11,6 @@ from nodectl.articles.sweep import retrieval_table
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.payload.articles.retrieval import table as payload_table
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
@@ -81,10 +80,6 @@ def test_wrong_answers_fail_and_are_marked(
     assert "NOT equal to brute force" in retrieval_table(found.measurements, 200)
 
 
-def test_a_run_that_was_not_checked_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(fleet_of(monkeypatch, None)).measurements == ()
-
-
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -97,11 +92,6 @@ def test_a_run_that_was_not_checked_is_no_measurement(monkeypatch: pytest.Monkey
 def test_impossible_tables_are_refused(monkeypatch: pytest.MonkeyPatch, table: Table, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         run(fleet_of(monkeypatch, CHECKED), table)
-
-
-def test_the_nodes_and_the_operators_side_agree_on_what_is_exact() -> None:
-    assert payload_table.MOST_DIM == MOST_DIM
-    assert MOST_DIM * payload_table.LARGEST**2 <= 2**24
 
 
 @pytest.mark.slow

@@ -225,23 +225,11 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
     assert "    article: 2 GPUs, DP 78 tokens/s" in text.splitlines()
 
 
-def test_the_articles_batch_is_one_for_a_model_that_is_cut() -> None:
-    settings = planned(SCALING, Wish("llm", ("tensor",)), THREE)
-    assert option(settings["article 4: 2 GPUs, DP"], "batch") == "8"
-    assert not settings["article 4: 3 GPUs, mixed"].refused
-
-
 def test_a_plan_of_nothing_that_can_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = play(monkeypatch, lambda host, module, args: Answer([{**ENDPOINT, "torch": "2.7.0+cpu"}]))
     plan = plan_for(SCALING, Wish("llm", devices=(9,)))
     with pytest.raises(UsageError, match="nothing can be run: 9 devices, ddp: there are 2 devices"):
         run_plan(fleet, HOSTS[:2], WorkloadOptions(program="llm"), note, plan)
-
-
-def test_what_cuts_a_model_is_its_kind_of_parallel_training() -> None:
-    outcome = Outcome(Setting("2 devices, tensor", (2,), ("--parallel=auto", "--tensor=2"), 2), summary(40.0, 2))
-    (row,) = rows_of(Runs(((outcome,),), device="cuda"), SCALING, "llm", judge_all)
-    assert row.parallel == "tensor"
 
 
 def test_modes_are_held_against_one_device() -> None:

@@ -1,6 +1,5 @@
 """The sweep: a row a rate from the lowest on, each measurement its share of the time, and what it comes to."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -126,17 +125,6 @@ def test_a_rate_that_brings_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch
     assert "80 to 90 samples/s" in told.actual
 
 
-def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = Lab(monkeypatch, SPEED)
-    lab.lost = {4}
-    swept = lab.sweep()
-    assert [row.many_nodes is None for row in swept.rows] == [True] * 3
-    assert [row.one_node is None or row.retrieval is None for row in swept.rows] == [False] * 3
-    assert (swept.ratio, swept.rising) == (None, None)
-    assert [(each.status, each.host) for each in swept.result.findings] == [(Status.FAILED, "node04")]
-    assert "-" in sweep_table(swept, 200, judge_all, scaled=True, hosts=4)
-
-
 def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(monkeypatch, {"": (50.0, 10.0, 60.0)})
 
@@ -153,15 +141,6 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     shown = sweep_table(swept, 200, judge_all, scaled=False, hosts=4)
     assert "one rate: the links are what they are here" in shown
     assert shown.count("\narticle, ") == 3
-
-
-def test_each_measurement_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab, began = Lab(monkeypatch, SPEED), time.monotonic()
-    lab.sweep(ends_at=began + 900)
-    shares = [end - began for end in lab.ends if end]
-    # nothing takes any time here, so that each leaves what it had to those after it
-    assert shares[0] == pytest.approx(300, abs=1) and shares[-1] == pytest.approx(900, abs=1)
-    assert shares == sorted(shares)
 
 
 def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

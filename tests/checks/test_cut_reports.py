@@ -6,9 +6,7 @@ from functools import cache
 
 import pytest
 
-from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
-from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
@@ -81,38 +79,3 @@ def test_a_gpu_less_in_every_source_has_failed() -> None:
     found = ill(order, with_text(recording, nvidia_smi_q=report, nvidia_smi_query="".join(rows)))["gpus"]
     assert (found.status, found.action) == (Status.FAILED, "reboot")
     assert found.actual.startswith("7; missing: 1 x NVIDIA H100 80GB HBM3; PCI has 8: the driver has not taken 0000:")
-
-
-def endings(text: str) -> Iterator[str]:
-    """The text cut at the end of a line and within one, at many places, the last line among them."""
-    ends = [at for at, letter in enumerate(text) if letter == "\n"]
-    for end in {*ends[:-1][:: max(1, len(ends) // 60)], *ends[-8:-1]}:
-        yield text[: end + 1]
-        if text[end - 1] != "\n":
-            yield text[:end]
-    yield text[:-1]
-
-
-@pytest.mark.parametrize(
-    ("key", "subject"),
-    [("units", "units"), ("mdstat", "raid"), ("pci-tree", "pcie"), ("boot", "boot"), ("sysctl", "sysctl")],
-)
-def test_an_output_that_ends_too_early_is_not_read_as_whole(key: str, subject: str) -> None:
-    _, recording = recorded("dgx-a100")
-    facts = facts_named(subject)
-    assert not isinstance(read_facts(recording, facts)[subject], Unread)
-    for text in endings(recording.entries[key].stdout):
-        value = read_facts(with_text(recording, **{key: text}), facts)[subject]
-        assert isinstance(value, Unread) and value.kind == "unknown" and "cut" in value.reason, (value, text[-200:])
-
-
-def test_ports_that_end_too_early_are_not_read_as_whole() -> None:
-    """But at the end of a device, where nothing tells of the next one."""
-    _, recording = recorded("dgx-a100")
-    only = replace(recording, entries={"ibstat": recording.entries["ibstat"]})
-    facts = facts_named("ib_ports")
-    whole = read_facts(only, facts)["ib_ports"]
-    assert isinstance(whole, tuple)
-    for text in endings(recording.entries["ibstat"].stdout):
-        value = read_facts(with_text(only, ibstat=text), facts)["ib_ports"]
-        assert isinstance(value, Unread) or (isinstance(value, tuple) and value == whole[: len(value)]), text[-200:]

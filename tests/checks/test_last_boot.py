@@ -11,7 +11,7 @@ import pytest
 from nodectl.checks.kernel import last_boot
 from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.last_boot import LastBoot
-from tests.checks.table import NOW, UNREAD, Case, found, missing, verify
+from tests.checks.table import NOW, UNREAD, Case, found
 from tests.facts.recorded import fact
 
 
@@ -33,15 +33,6 @@ BOOT = [
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "slow")}),
     Case("unclean_boot", "unknown", {"last_boot": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize("case", BOOT, ids=str)
-def test_last_boot(case: Case) -> None:
-    verify(last_boot, case)
-
-
-def test_no_check_lacks_a_case() -> None:
-    assert not missing(last_boot, BOOT)
 
 
 def said(module: Any, check: str, facts: Mapping[str, object], **variables: object) -> Any:

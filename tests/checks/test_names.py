@@ -4,11 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodectl.checks.check import Subject
 from nodectl.checks.fleet.compare import Member, compare
-from nodectl.checks.fleet.names import Named, named_by
-from nodectl.facts.host_files import HostFiles
-from nodectl.facts.network import Nic
+from nodectl.checks.fleet.names import Named
 
 RIGHT = {"n1": ("10.0.0.1",), "n2": ("10.0.0.2",), "n3": ("10.0.0.3",), "n4": ("10.0.0.4",), "localhost": ("::1",)}
 Book = Mapping[str, tuple[str, ...]]
@@ -45,11 +42,3 @@ def test_where_most_agree_the_named_host_has_lost_its_address() -> None:
 )
 def test_a_host_s_own_name_and_names_of_others_are_no_mistake(book: Book) -> None:
     assert told(n1=book) == []
-
-
-def test_a_host_brings_all_its_addresses_and_the_inventory_s() -> None:
-    nics = {"br0": Nic("br0", "up", 9000, "m", ("10.0.0.1/24", "fd00:0::1/64"), kind="bridge")}
-    facts: dict[str, object] = {"nics": nics, "host_files": HostFiles(None, {"n2": ("10.0.0.2",)}, ())}
-    named = named_by(Subject("n1", facts, None), "198.51.100.7")
-    assert named == Named({"n2": ("10.0.0.2",)}, frozenset({"10.0.0.1", "fd00::1", "198.51.100.7"}))
-    assert named_by(Subject("n1", {"host_files": facts["host_files"]}, None), "n1") is None

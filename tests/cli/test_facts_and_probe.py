@@ -19,13 +19,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def with_a_dead_one(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("inventory") / "hosts.ini"
-    path.write_text(LOCAL + "gone ansible_host=127.0.0.1 ansible_port=1\n")
-    return str(path)
-
-
 def test_facts_of_this_machine(nodectl: Callable[..., Any], local: str) -> None:
     document = json.loads(nodectl("-i", local, "--output", "json", "facts").stdout)
     subjects = document["hosts"]["here"]
@@ -36,15 +29,6 @@ def test_facts_of_this_machine(nodectl: Callable[..., Any], local: str) -> None:
     assert subjects["memory"]["total_mib"] > 0
     table = nodectl("-i", local, "facts").stdout
     assert re.search(r"^cpu +here +\S", table, re.MULTILINE)
-
-
-def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[..., Any], with_a_dead_one: str) -> None:
-    done = nodectl("-i", with_a_dead_one, "--output", "json", "facts", check=False)
-    document = json.loads(done.stdout)
-    assert done.returncode == UNKNOWN
-    assert list(document["hosts"]) == ["here"]
-    assert list(document["unreachable"]) == ["gone"]
-    assert [line.partition(":")[0] for line in done.stderr.strip().splitlines()] == ["gone"]
 
 
 @pytest.mark.parametrize(

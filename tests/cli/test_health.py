@@ -35,17 +35,6 @@ def test_drift_on_one_host_is_found_there_alone(nodectl: Cli, lab4: LabUnderTest
             lab4.ssh(host, f"sysctl -w {WMEM}='{before}'")
 
 
-def test_a_host_that_does_not_answer_is_unknown(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
-    # only that host itself: without a profile variable nothing that a stack would bring is missing
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text("all: {hosts: {gone: {ansible_host: 127.0.0.1, ansible_port: 1, nodectl_stack: cpu}}}\n")
-    line = nodectl("-i", str(inventory), "health", "--one-line", check=False)
-    assert line.returncode == 3 and line.stdout.startswith("unknown: gone reach: ") and line.stdout.count("\n") == 1
-    assert nodectl("-i", str(inventory), "health", "--unknown", "fail", check=False).returncode == 1
-    # a host that does not answer is hidden by more than this login's rights
-    assert nodectl("-i", str(inventory), "health", "--unknown", "ok", check=False).returncode == 3
-
-
 def test_the_hosts_own_view_for_node_exporter(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
     inventory, target = tmp_path / "inventory.json", tmp_path / "collector" / "nodectl.prom"
     target.parent.mkdir()

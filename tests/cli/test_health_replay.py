@@ -160,27 +160,6 @@ def test_many_are_judged_on_all_processors_with_the_same_outcome(
     assert looked(source).findings == alone
 
 
-def test_a_full_disk_for_the_state_is_told_and_no_failure(
-    fleet: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    in_the_way = tmp_path_factory.mktemp("x") / "file"
-    in_the_way.write_text("")
-    source = replay_source(open_recording(str(fleet)), None)
-    found = look(source, names={}, extra_dirs=(), state=StateFile(in_the_way, "f"))
-    assert found.hosts and "cannot compare counters" in found.notes[0]
-
-
-def test_a_profile_of_the_fleets_own_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) -> None:
-    own = fleet / "profiles" / "hardware"
-    own.mkdir(parents=True)
-    (own / "ours.yml").write_text(
-        "description: ours\ngpus: 8\ncpu: {model: AMD EPYC 7742, sockets: 2, cores: 128, threads: 256}\n"
-    )
-    spoil(fleet, "n2", "lscpu", "Socket(s):", "Socket(s):  1\nOld socket(s):")
-    document = run(nodectl, fleet, "--hardware", "ours")
-    assert ("n2", "cpu_sockets", "failed") in bad(document)
-
-
 def test_a_variable_of_the_command_line_goes_before_the_recording_s(nodectl: Cli, fleet: Path) -> None:
     done = nodectl(
         "--replay", str(fleet), "-e", '{"nodectl_hardware": "4 x nosuch"}', "--output", "json", "health", check=False

@@ -1,7 +1,6 @@
 """A site's own checks, from the folder beside the inventory to every form in which health is told."""
 
 import json
-import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ exit 2
 """
 DISK = "#!/bin/sh\necho 'nearly full | used=93%'\nexit 1\n"
 TITLE = "#!/bin/sh\nprintf '\\033]0;owned\\007\\n'\nexit 2\n"
-RULE = {"check": "site_title", "until": "2999-01-01", "why": "known"}
 
 
 @pytest.fixture
@@ -76,32 +74,6 @@ def test_from_the_host_to_a_recording_and_every_form(nodectl: Cli, site: Path) -
     nodectl("--replay", recording, "record", masked, "--mask")
     done = json.loads(nodectl("--replay", masked, "health", "--output", "json", check=False).stdout)
     assert sorted(f["status"] for f in _own(done).values()) == sorted(f["status"] for f in live.values())
-
-
-def test_they_are_listed_accepted_and_watched(nodectl: Cli, site: Path) -> None:
-    at = ("-i", str(site / "hosts.json"))
-    assert re.search(
-        r"site_fans +health +checks.d/fans.sh: the fans turn +as it says; .* 20 s",
-        nodectl(*at, "health", "--list").stdout,
-    )
-    listed = json.loads(nodectl(*at, "health", "--list", "--output", "json").stdout)["checks"]
-    assert [each["check"] for each in listed if each["check"].startswith("site_")] == [
-        "site_disk_use",
-        "site_fans",
-        "site_title",
-    ]
-    assert "site_fans" not in nodectl("health", "--list").stdout, "nobody has named an inventory"
-
-    (site / "checks.d" / "fans.sh").write_text("#!/bin/sh\n# nodectl: hosts=fnas\n")
-    _inventory(site, nodectl_health={"accept": [RULE]})
-    done = nodectl(*at, "health", "--all", check=False)
-    assert "fans.sh: hosts=fnas: none of the hosts is in such a group" in done.stderr
-    assert "site_fans" not in done.stdout
-    assert "SKIPPED  gpu01  site_title: accepted until 2999-01-01: known (it is failed: " in done.stdout
-
-    _inventory(site, nodectl_health={"accept": [{**RULE, "check": "site_titel"}]})
-    done = nodectl(*at, "health", check=False)
-    assert done.returncode == 2 and "no check 'site_titel'" in done.stderr and "did you mean site_title?" in done.stderr
 
 
 def test_a_folder_that_others_may_write_to_is_refused_before_any_host_is_asked(nodectl: Cli, site: Path) -> None:

@@ -67,17 +67,6 @@ def test_what_only_the_logins_rights_hide_is_excused(nodectl: Cli, tmp_path: Pat
     assert nodectl(*ask, "--unknown", "fail", check=False).returncode == 1
 
 
-def test_what_is_denied_to_root_is_no_matter_of_rights(nodectl: Cli, tmp_path: Path) -> None:
-    """Whatever root may not do there besides: the set lacks what raises limits, as a container's does."""
-    refused = "dmesg: read kernel buffer failed: Operation not permitted\n"
-    node = recordings_dir() / "h100-8" / "node01"
-    session = re.sub("(?m)^cap .*$", "cap 00000000a80425fb", (node / "session-limits.out").read_text(encoding="utf-8"))
-    folder = spoiled(tmp_path, status=1, stderr=refused, dmesg="")
-    (folder / "node01" / "session-limits.out").write_text(session, encoding="utf-8")
-    done = nodectl("--replay", str(folder), "health", "--one-line", "--unknown", "ok", check=False)
-    assert done.returncode == 1 and "kernel_log" in done.stdout
-
-
 @pytest.mark.parametrize(("login", "exit_status"), [("", 0), ("root\n", 3)])
 def test_what_nvidia_smi_denies_to_root_is_no_matter_of_rights(
     nodectl: Cli, tmp_path: Path, login: str, exit_status: int

@@ -34,13 +34,3 @@ def test_a_probe_writes_its_figures_for_node_exporter(nodectl: Cli, inventory: s
     assert {sample.labels["host"] for sample in bandwidth} == {"this-host"}
     assert all(sample.value > 1e6 and sample.labels["probe"] == "memory" for sample in bandwidth)
     assert found["nodectl_probe_last_run_timestamp_seconds"][0].labels == {"probe": "memory"}
-
-
-def test_jobs_are_counted_for_node_exporter(nodectl: Cli, inventory: str, tmp_path: Path) -> None:
-    target = tmp_path / "nodectl-jobs.prom"
-    argv = ("-i", inventory, "jobs", "list", "--output", "prometheus")
-    assert nodectl(*argv, "--write", str(target)).stdout == ""
-    counts = next(family.samples for family in families(target) if family.name == "nodectl_jobs")
-    assert {sample.labels["state"] for sample in counts} >= {"running", "failed"}
-    assert "nodectl_jobs{" in nodectl(*argv).stdout
-    assert json.loads(nodectl(*argv[:-1], "json").stdout)["schema"] == "nodectl.jobs/1"

@@ -1,11 +1,7 @@
 """Global options before and after a command's name, from the environment, and from nodectl.toml."""
 
-import contextlib
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,32 +91,6 @@ def test_a_setting_is_read_as_an_option_is(nodectl: Any, tmp_path: Path, text: s
     command = ["probe", "tcp"] if "probe" in text else ["exec", "--", "true"]
     done = nodectl("-i", str(tmp_path / "hosts"), *command, check=False)
     assert done.returncode == 2 and said in done.stderr, done.stderr
-
-
-@pytest.fixture(params=["read-only", "full"])
-def no_room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A state folder in which nothing can be kept."""
-    if os.geteuid():
-        pytest.skip("mounting needs root")
-    folder = tmp_path / "state"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(folder)], check=True)
-    try:
-        with contextlib.suppress(OSError):
-            (folder / "filling").write_bytes(bytes(1 << 20) if request.param == "full" else b"")
-        if request.param == "read-only":
-            subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_state_folder_that_cannot_be_written_is_named_once(nodectl: Any, no_room: Path, tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_text("a ansible_connection=local\n")
-    env = {"XDG_STATE_HOME": str(no_room)}
-    for words, status in ((["exec", "--", "true"], 0), (["jobs", "list"], 0), (["history", "list"], 3)):
-        done = nodectl("-i", str(tmp_path / "hosts"), *words, env=env, check=False)
-        assert (done.returncode, done.stderr.count(str(no_room))) == (status, 1), done.stderr
 
 
 def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:

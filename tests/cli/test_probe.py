@@ -61,11 +61,6 @@ def test_several_take_the_common_options(asked: Asked) -> None:
     assert [name for name in asked("tcp,gpu,tcp") if name] == ["tcp", "gemm", "h2d", "hbm", "nccl", "p2p"]
 
 
-@pytest.mark.parametrize("args", [(), ("quick",), ("--budget", "60"), ("--force",)])
-def test_without_a_name_it_is_the_group_quick(asked: Asked, args: tuple[str, ...]) -> None:
-    assert asked(*args)[""]["names"] == "quick"
-
-
 def test_settings_and_environment(asked: Asked) -> None:
     settings = "[probe]\nduration = 2.0\n[probe.tcp]\nstreams = 4\n[probe.memory]\nrepetitions = 7\n"
     assert asked("tcp", settings=settings)["tcp"] == TcpOptions(duration_s=2.0, streams=4)

@@ -39,24 +39,6 @@ def test_validate_ends_with_1_the_reason_and_the_nearest_choice(nodectl: Cli) ->
     assert "can work together" in again.stdout
 
 
-def test_validate_refuses_in_json_as_well(nodectl: Cli) -> None:
-    words = ("validate", "--hardware", "lab-cpu", "--stack", "cu13")
-    done = nodectl("profile", *words, "--output", "json", check=False)
-    document = json.loads(done.stdout)
-    (refusal,) = document["refusals"]
-    assert (done.returncode, document["valid"], document["schema"]) == (1, False, "nodectl.profile-validate/1")
-    assert (refusal["code"], refusal["nearest"]) == ("cuda-without-gpus", "stack cpu") and refusal["source"]
-    assert document["warnings"] == []
-    words = ("validate", "--hardware", "h100-pcie-8", "--stack", "cu116")
-    document = answer(nodectl, *words, check=False)
-    assert [row["code"] for row in document["refusals"]] == ["gpu-newer-than-cuda"]
-    assert any("nccl is not confirmed" in text for text in document["warnings"])
-    # the same goes on with a warning where a reason is given
-    document = answer(nodectl, *words, "--allow-unsupported", "an old build is measured")
-    assert document["valid"] and document["unsupported"] == ["an old build is measured"]
-    assert any("needs CUDA 11.8" in text for text in document["warnings"])
-
-
 @pytest.mark.parametrize("variable", ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX"])
 def test_a_profile_may_not_hold_the_names_of_one_host(nodectl: Cli, tmp_path: Path, variable: str) -> None:
     folder = tmp_path / "profiles" / "tuning"

@@ -197,12 +197,6 @@ def test_an_inventory_of_it(typed: Typed) -> None:
     assert [row["host"] for row in json.loads(done.stdout)["results"]] == ["::1"]
 
 
-def test_under_several_names_it_is_one_host(typed: Typed) -> None:
-    assert typed("init", "fleet", "--from", "::1,127.0.0.1").returncode == 0
-    done = typed("-i", "fleet/hosts.yml", "exec", "--output", "json", "--", "true")
-    assert len(json.loads(done.stdout)["results"]) == 1
-
-
 def test_a_script_without_root_and_without_provisioning(typed: Typed) -> None:
     venv = torch_venv()
     if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:

@@ -43,14 +43,6 @@ def test_a_run_has_ended_where_its_number_is_another_processs() -> None:
     assert not process.has_ended({**this_run, "host": "elsewhere"})
 
 
-def test_a_process_knows_how_long_ago_it_was_started() -> None:
-    told = (
-        "import time; time.sleep(0.5); from nodectl.common import process; print(time.monotonic() - process.started())"
-    )
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert 0.5 <= float(done.stdout) < 60
-
-
 def test_a_long_folder_for_temporary_files_holds_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 60)
     deep.mkdir()

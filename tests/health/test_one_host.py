@@ -48,8 +48,8 @@ def of(health: Health, host: str) -> list[Finding]:
     return [finding for finding in health.findings if finding.host == host]
 
 
-@pytest.mark.parametrize("depth", [800, 200_000])
-@pytest.mark.parametrize("name", ["ip-address.out", "lab.out", "nic-boot.out", "torch-import.out", "index.json"])
+@pytest.mark.parametrize("depth", [200_000])
+@pytest.mark.parametrize("name", ["lab.out", "index.json"])
 def test_json_nested_without_end_is_unknown_on_its_host_alone(three: Fleet, name: str, depth: int) -> None:
     before = three.looked()
     three.put("node02", name, "[" * depth + "]" * depth)

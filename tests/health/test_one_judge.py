@@ -351,15 +351,17 @@ def of_setting(findings: Sequence[Finding], case: Case) -> list[tuple[Status, st
     ]
 
 
+def trial_plays() -> Any:
+    return yaml.safe_load((share_dir() / "playbooks" / "trial_on.yml").read_text())
+
+
 def trial_roles() -> list[str]:
-    plays = yaml.safe_load((share_dir() / "playbooks" / "trial_on.yml").read_text())
-    (judged,) = [task["vars"]["judge_roles"] for task in plays[-1]["tasks"]]
+    (judged,) = [task["nodectl.fleet.health"]["roles"] for task in trial_plays()[-1]["tasks"]]
     return list(judged)
 
 
 def test_a_trial_judges_what_it_sets() -> None:
-    files = (share_dir() / "playbooks" / "tasks").glob("tune_*.yml")
-    tasks = [task for file in files for task in yaml.safe_load(file.read_text())]
+    tasks = [task for play in trial_plays() for task in play.get("tasks", ())]
     roles = [task["ansible.builtin.import_role"]["name"] for task in tasks if "ansible.builtin.import_role" in task]
     assert {name.rpartition(".")[2] for name in roles} == set(trial_roles())
 
@@ -376,8 +378,8 @@ def test_one_answer(group: str, key: str, which: str, tmp_path: Path) -> None:
     roles = checks()[case.check].roles
     assert roles, f"no role mends {case.check}"
     for name, chosen in (("verify", None), ("verify --tags", roles), ("trial", trial_roles())):
-        if name == "trial" and group == "limits":
-            continue  # a trial sets none
+        if name == "trial" and group in ("limits", "nccl"):
+            continue  # a trial sets no limit, and gives NCCL's variables to its own processes
         asking = verification(host, (), chosen)
         findings = asking.findings(node.printed(asking.script), asked=NOW, ended=NOW + 1, heard=NOW + 1)
         answers[name] = of_setting(findings, case)
@@ -401,7 +403,7 @@ def test_a_line_that_nobody_asked_for_in_ncclfile_is_a_warning_everywhere(tmp_pa
     node = Node(outputs_of(case, {"nccl-conf": "NCCL_IB_TC=106\nNCCL_NET=IB\n"}))
     source = LiveSource((host,), node, 1)  # type: ignore[arg-type]
     health = look(source, names={}, extra_dirs=(), state=StateFile(tmp_path, "fleet")).findings
-    for findings in (health, verified(host, node), verified(host, node, roles=trial_roles())):
+    for findings in (health, verified(host, node)):
         line = [finding for finding in findings if finding.subject == "NCCL_NET"]
         assert [(finding.check, finding.status) for finding in line] == [("nccl_file", Status.WARNING)]
 

@@ -195,13 +195,6 @@ def test_a_host_behind_ssh_gets_it_too(put: Put, sshd: Sshd, transport: Transpor
     assert kept.read_bytes() == (put("x").parent / "a b").read_bytes()
 
 
-def test_what_cannot_be_sent_is_told(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    put("a")
-    (run,) = runs(put, Counting(full=True)).values()
-    assert run.why == "it could not be sent to the host: mkdir: No space left on device"
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

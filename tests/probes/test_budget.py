@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,15 +72,6 @@ def test_each_probe_gets_its_share() -> None:
     wanted, lefts = probes(1, 1, 1)
     assert len(run(wanted, 30).measurements) == 3
     assert lefts == pytest.approx([10, 15, 30], abs=0.5)
-
-
-def test_a_share_leaves_the_later_probes_what_they_need() -> None:
-    wanted, lefts = probes(3, 1)
-    (early, options), (late, _) = wanted
-    late = replace(late, least=Amount(1, 25.0), cost_s=cost)
-    nowhere: Any = None
-    run_probes(nowhere, HOSTS, [(early, options), (late, options)], time.monotonic() + 30, lambda _: None)
-    assert lefts == pytest.approx([5, 30], abs=0.5)
 
 
 def test_before_anything_is_measured_it_is_an_error() -> None:

@@ -40,11 +40,6 @@ def test_a_floor_without_a_size_is_one_of_large_messages(verdict: str | None, ex
     assert told == (expected, ["failed"] if expected else [])
 
 
-def test_of_two_sizes_the_nearer_one_counts() -> None:
-    sized = [floor("nccl", value, "GB/s", {"size": size}) for value, size in ((30, "1M"), (25, "8G"))]
-    assert held(sized, "nccl", 26.0, "GB/s", size_bytes=8 * GIB) == (25, [])
-
-
 @pytest.mark.parametrize(("nodes", "expected"), [(1, None), (2, 330), (4, 330), (5, None)])
 def test_what_four_nodes_reach_two_reach_as_well(nodes: int, expected: float | None) -> None:
     several = floor("nccl", 330, "GB/s", {"collective": "all_reduce", "nodes": 4, "ranks_per_host": 8, "size": "16G"})
@@ -68,22 +63,6 @@ def test_a_floor_that_nothing_is_ever_held_against_is_refused(wrong: dict[str, A
     given = {"probe": "tcp", "value": 20, "unit": "Gbit/s", "conditions": {"streams": 4}, "source": "x"}
     with pytest.raises(ProfileError, match=re.escape(message)):
         refuse_wrong_floors(hardware(floor("gemm", 1, "TFLOPS"), Floor.model_validate({**given, **wrong})), "n")
-
-
-def test_of_a_group_what_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> ProbeResult:
-        return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))
-
-    def refuse(*_: object) -> ProbeResult:
-        raise UsageError("two hosts are needed", "widen --limit")
-
-    fleet: Any = play(monkeypatch, lambda *_: Answer())
-    wanted, notes = [wanted_of("tcp", refuse), wanted_of("memory", run)], list[str]()
-    result = run_probes(fleet, HOSTS[:1], wanted, None, notes.append, optional={"tcp", "memory"})
-    assert (len(result.measurements), result.findings) == (1, ())
-    assert notes == ["left out: two hosts are needed"]
-    with pytest.raises(UsageError):
-        run_probes(fleet, HOSTS[:1], wanted[:1], None, notes.append, optional={"tcp"})
 
 
 def test_of_several_the_ones_that_need_more_hosts_are_named_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

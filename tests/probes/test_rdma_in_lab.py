@@ -13,17 +13,6 @@ HAS_RDMA = ports.INFINIBAND.is_dir() or bool(ports.adapters_on_bus())
 
 
 @pytest.mark.skipif(HAS_RDMA, reason="this machine has RDMA, and its lab's hosts see it")
-def test_a_single_host_without_rdma(nodectl: Cli, lab4: LabUnderTest) -> None:
-    argv = ("-i", lab4.inventory, "-l", lab4.hosts[0], "--output", "json", "probe", "rdma", "--scope")
-    done = nodectl(*argv, "node")
-    assert [(each["subject"], each["status"]) for each in json.loads(done.stdout)["findings"]] == [
-        ("no_device", "skipped")
-    ], done.stderr
-    refused = nodectl(*argv, "pairs", check=False)
-    assert refused.returncode == 2 and "--scope node" in refused.stderr
-
-
-@pytest.mark.skipif(HAS_RDMA, reason="this machine has RDMA, and its lab's hosts see it")
 @pytest.mark.parametrize(("options", "status", "found"), [((), 0, "skipped"), (("--device", "mlx5_0"), 1, "failed")])
 def test_hosts_without_rdma(
     nodectl: Cli, lab4: LabUnderTest, options: tuple[str, ...], status: int, found: str

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.model.host import Host
-from nodectl.probes.rounds import all_pairs, ring, sampled, switch_names, usual_rounds
+from nodectl.probes.rounds import all_pairs, sampled, switch_names
 
 counts = st.integers(min_value=2, max_value=60)
 
@@ -52,14 +52,3 @@ def test_all_pairs_once_in_the_fewest_rounds(count: int) -> None:
     assert sorted(map(sorted, flat(rounds))) == sorted(map(list, combinations(range(count), 2)))
     assert no_host_twice(rounds)
     assert len(rounds) == (0 if count < 2 else count - 1 + count % 2)
-
-
-@pytest.mark.parametrize(("hosts", "rounds"), [(1, 1), (2, 1), (16, 15), (17, 5), (1000, 10)])
-def test_rounds_if_nobody_asks_for_a_number(hosts: int, rounds: int) -> None:
-    assert usual_rounds(hosts) == rounds
-    assert hosts < 2 or len(sampled(range(hosts), rounds)) == rounds
-
-
-def test_a_ring() -> None:
-    assert ring("ab") == [[("a", "b")]]
-    assert ring("abc") == [[("a", "b")], [("b", "c")], [("c", "a")]]

@@ -85,10 +85,6 @@ def test_each_pair_of_a_real_matrix_has_a_link() -> None:
             assert len(matrix.gpus) == int(named[1]), path.name
 
 
-def test_there_are_sixty() -> None:
-    assert len(boxes()) >= 60 and len({box.source for box in boxes()}) == len(boxes())
-
-
 @each_box
 def test_a_healthy_box_is_recognised_and_raises_no_alarm(box: Box) -> None:
     gpus = read_facts(recording(box), facts_named("gpus"))["gpus"]

@@ -14,11 +14,6 @@ from nodectl.profiles.schema import Hardware
 from tests.profiles.combinations import LOOK, REFUSED, Combination
 
 STACKS = load_stacks()
-ARTICLES = {
-    "cu116": ("11.6", "1.12.1", ("3.7", "3.10")),
-    "cu118": ("11.8", "2.0.1", ("3.8", "3.11")),
-    "cu121": ("12.1", "2.1.2", ("3.8", "3.11")),
-}
 
 
 # what the recorded look is for another machine than the profile's
@@ -49,14 +44,6 @@ def test_every_shipped_cuda_stack_says_for_what_it_exists_and_who_says_so(name: 
     said = {*stack.sources, *stack.unverified}
     told = {"os", "python", "cuda", "cudnn", "nccl", "driver", "dcgm", "nccl_tests"}
     assert told <= said
-
-
-@pytest.mark.parametrize("name", sorted(ARTICLES))
-def test_the_articles_stacks_are_the_articles(name: str) -> None:
-    stack = STACKS[name]
-    cuda, torch, python = ARTICLES[name]
-    assert stack.torch and stack.python
-    assert (stack.cuda, stack.torch.partition("+")[0], (stack.python.min, stack.python.max)) == (cuda, torch, python)
 
 
 def test_every_row_of_the_matrix_that_may_refuse_has_a_source() -> None:

@@ -14,7 +14,3 @@ FLOOR: dict[str, Any] = {"probe": "tcp", "unit": "Gb/s", "source": "a test"}
 def test_a_value_that_nothing_reaches_or_everything_does_is_refused(value: float) -> None:
     with pytest.raises(ValidationError, match="value"):
         Floor(**FLOOR, value=value)
-
-
-def test_a_plain_number_is_taken() -> None:
-    assert Floor(**FLOOR, value=0.5).value == 0.5

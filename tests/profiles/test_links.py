@@ -71,12 +71,6 @@ def test_what_is_predicted_is_below_what_healthy_machines_measured_and_not_far(
     assert 0.35 * measured < floor.value <= measured
 
 
-def test_a_bridge_of_ga102_is_half_as_wide_as_an_a100s_links() -> None:
-    assert nvlink_gb_s(RTX_3090, 4) == 56.25
-    assert nvlink_gb_s("NVIDIA A30", 4) == 100
-    assert nvlink_gb_s("NVIDIA GeForce RTX 4090", 4) is None
-
-
 @pytest.mark.parametrize(
     ("given", "least"),
     [

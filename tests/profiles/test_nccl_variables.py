@@ -1,27 +1,13 @@
 """The table of NCCL's variables: what is known, near, debugging, and which values each takes."""
 
-import re
-
 import pytest
 
 from nodectl.errors import ProfileError
-from nodectl.model.host import Host
 from nodectl.profiles.compat import IncompatibleError, nccl_problems
-from nodectl.profiles.host import of_host
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.nccl import is_debug_variable, variables, why_no_name, why_no_value
 from nodectl.profiles.resolve import resolve
-
-KINDS = re.compile(
-    r"(text|int|\d+\.\.\d*|((list|any|functions|name) )?=?[\w:]+(\|[\w:]+)*)( or (int|\d+\.\.\d*))?\Z", re.ASCII
-)
-
-
-def test_every_row_has_its_versions_and_a_kind_of_values() -> None:
-    for row in variables().values():
-        assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)?)?", each) for each in (row.since, row.until)), row
-        assert KINDS.match(row.values) and row.source, row
 
 
 def test_the_guides_debugging_variables_are_those_that_are_flagged() -> None:
@@ -79,12 +65,6 @@ def test_a_slip_is_refused_with_the_name_that_is_meant(name: str, near: str) -> 
 def test_the_values_that_nccl_takes(name: str, right: list[str], wrong: list[str]) -> None:
     assert [why_no_value(name, value) for value in right] == [""] * len(right)
     assert all(why_no_value(name, value).startswith(f"{name} takes ") for value in wrong)
-
-
-def test_a_wrong_value_is_refused_in_the_hosts_own_variable() -> None:
-    names = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu"}
-    with pytest.raises(ProfileError, match="NCCL_ALGO=Foo: NCCL_ALGO takes a list of Ring, Tree"):
-        of_host(Host("a", "a", variables={**names, "nodectl_nccl_env": {"NCCL_ALGO": "Foo"}}))
 
 
 def test_what_this_nccl_does_not_read_is_said() -> None:

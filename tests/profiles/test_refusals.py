@@ -60,11 +60,6 @@ def run(play: Callable[[Sequence[Combination]], Run]) -> Run:
     return play(SOME)
 
 
-@pytest.fixture(scope="module")
-def run_of_all(play: Callable[[Sequence[Combination]], Run]) -> Run:
-    return play(REFUSED)
-
-
 def played(lab4: LabUnderTest, combinations: Sequence[Combination], cli_env: dict[str, str], folder: Path) -> Run:
     lab, inventory = lab4.part(2, folder), folder / "hosts.yml"
     inventory.write_text(json.dumps(derived_inventory(lab, combinations)))
@@ -101,12 +96,6 @@ def derived_inventory(lab: LabUnderTest, combinations: Sequence[Combination]) ->
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.code)
 def test_an_impossible_combination_is_refused_with_the_nearest_choice(run: Run, case: Combination) -> None:
     assert_refused(run, case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
-def test_each_impossible_combination_is_refused_on_hosts(run_of_all: Run, case: Combination) -> None:
-    assert_refused(run_of_all, case)
 
 
 def assert_refused(run: Run, case: Combination) -> None:

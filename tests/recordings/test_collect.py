@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import is_flood
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
@@ -133,21 +132,6 @@ class TestCollector:
         assert [(found[each.key].exit_status, found[each.key].stdout) for each in hang] == [(124, "begun\n")] * 4
         assert [found[each.key].stdout for each in quick] == ["0\n", "1\n"]
 
-    @pytest.mark.parametrize("deadline_s", [10, 20])
-    @pytest.mark.parametrize("text", ["exec cat /dev/zero >&2", "trap '' PIPE; cat /dev/zero >&2; sleep 50"])
-    @pytest.mark.slow
-    def test_a_tool_that_complains_without_end_or_line_is_ended(
-        self, shell: str, tmp_path: Path, text: str, deadline_s: int
-    ) -> None:
-        _tool(tmp_path / "loud-tool", text)
-        loud = [Command(f"loud-{number}", ("loud-tool",), deadline_s=deadline_s) for number in range(2)]
-        fails = [Command(f"fails-{number}", ("sh", "-c", "echo oops >&2; exit 3")) for number in range(2)]
-        began = time.monotonic()
-        found = gather(shell, fails[0], *loud, fails[1], path=str(tmp_path)).entries
-        assert time.monotonic() - began < 30
-        assert all(is_flood(found[each.key]) for each in loud)
-        assert [(found[each.key].exit_status, found[each.key].stderr.strip()) for each in fails] == [(3, "oops")] * 2
-
     def test_what_is_answered_at_once_is_asked_before_what_may_hang(self, shell: str) -> None:
         slow, quick = Command("slow", ("sleep", "30"), deadline_s=9), Command("quick", ("echo", "x"), deadline_s=5)
         found = gather(shell, slow, quick, budget_s=1).entries
@@ -166,25 +150,6 @@ class TestCollector:
         entry = gather(shell, log, Command("last", ("echo", "x"))).entries["log"]
         assert (entry.exit_status, entry.cut, entry.stdout[-8:]) == (0, False, "4000000\n")
         assert len(entry.stdout) > CAP_BYTES // 2
-
-    def test_what_was_killed_is_late_on_a_host_whose_ticks_come_late(self, shell: str, tmp_path: Path) -> None:
-        _tool(tmp_path / "sleep", f"exec {shutil.which('sleep')} 2.2")
-        _tool(tmp_path / "deaf-tool", "trap '' TERM; echo begun; tail -f /dev/null & wait; tail -f /dev/null")
-        # two ticks: within one a busy machine may not have begun it
-        found = gather(shell, Command("hangs", ("deaf-tool",), deadline_s=2), path=str(tmp_path)).entries
-        assert (found["hangs"].exit_status, found["hangs"].stdout) == (124, "begun\n")
-
-    def test_a_tool_that_ignores_term_below_a_shell_that_does_not_is_ended(self, shell: str) -> None:
-        mark = f"87.{os.getpid()}"
-        text = f"sh -c 'trap \"\" TERM; sleep {mark} & sleep {mark}'; echo unreached"
-        found = gather(shell, Command("slow", ("sh", "-c", text), deadline_s=1)).entries
-        assert (found["slow"].exit_status, found["slow"].stdout) == (124, "")
-        assert not [path for path in Path("/proc").glob("[1-9]*/cmdline") if mark.encode() in _read(path)]
-
-    def test_what_says_much_takes_no_answer_of_those_beside_it(self, shell: str) -> None:
-        much, last = Command("much", ("sh", "-c", "yes | head -c 3000000")), Command("last", ("echo", "x"))
-        found = gather(shell, Command("first", ("echo", "y")), much, last).entries
-        assert [(one.exit_status, len(one.stdout)) for one in found.values()] == [(0, 2), (0, 3_000_000), (0, 2)]
 
     def test_a_script_leaves_nothing_behind_for_the_next(self, shell: str) -> None:
         script = "cd /; kept=1; set -- a b; trap 'echo end' EXIT; exit 7"
@@ -205,15 +170,6 @@ class TestCollector:
         found = gather(shell, Command("odd", ("printf", r"\377\000z")), Command("last", ("echo", "x"))).entries
         assert (found["odd"].stdout, found["last"].stdout) == ("\ufffdz", "x\n")
 
-    def test_a_file_that_is_not_there_is_told_as_by_cat(self, shell: str, tmp_path: Path) -> None:
-        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-        shown = [Command(name, ("cat", str(tmp_path / name))) for name in ("missing", "no/folder", "link")]
-        found = gather(shell, *shown, Command("last", ("echo", "x"))).entries
-        for each in shown:
-            entry = found[each.key]
-            assert (entry.exit_status, entry.stdout) == (1, "")
-            assert entry.stderr.strip() == f"cat: {each.argv[1]}: No such file or directory"
-
     def test_files_that_no_cat_shows_are_shown_as_by_cat(self, shell: str) -> None:
         asked = {
             "passwd": ["/etc/passwd"],
@@ -230,26 +186,8 @@ class TestCollector:
             assert found[key].stderr.strip() == shown.stderr.strip()
         assert found["last"].stdout == "x\n"
 
-    def test_a_script_without_its_folder_says_so_as_if_it_had_run(self, shell: str, tmp_path: Path) -> None:
-        there, missing = str(tmp_path), str(tmp_path / "no")
-        texts = {
-            "tests": f"[ -d {missing} ] || exit 3\necho x",
-            "enters": f"cd {missing} 2>/dev/null || exit 3; pwd",
-            "stays": f"cd {there} 2>/dev/null || exit 3; pwd; exit 4",
-        }
-        found = gather(shell, *(Command(key, ("sh", "-c", text)) for key, text in texts.items())).entries
-        answers = [(found[key].stdout, found[key].exit_status) for key in texts]
-        assert answers == [("", 3), ("", 3), (f"{there}\n", 4)]
-
     def test_a_host_without_gzip_answers_plainly(self, shell: str) -> None:
         assert gather(shell, Command("a", ("echo", "x")), pack=False).entries["a"].stdout == "x\n"
-
-
-def test_what_hangs_among_quick_commands_takes_no_answer_of_theirs() -> None:
-    quick = [Command(f"quick-{number}", ("echo", str(number))) for number in range(3)]
-    found = gather("sh", *quick[:2], Command("hangs", ("sleep", "50")), quick[2], budget_s=12).entries
-    assert [found[each.key].stdout for each in quick[:2]] == ["0\n", "1\n"]
-    assert found["hangs"].exit_status == 124
 
 
 @pytest.mark.slow
@@ -263,27 +201,6 @@ def test_groups_that_hang_have_one_deadline_together() -> None:
         (124, "a\n"),
         (124, "b\n"),
     ]
-
-
-@pytest.mark.slow
-def test_a_lane_alone_is_asked_beside_groups_that_are_asked_again(tmp_path: Path) -> None:
-    for name in ("slow", "quick"):
-        _tool(tmp_path / f"{name}-tool", f"read -r up _ </proc/uptime; echo $up >>{tmp_path}/{name}; sleep 50")
-    slow, quick = Command("slow", ("slow-tool",), deadline_s=12), Command("quick", ("quick-tool",))
-    found = gather("sh", slow, quick, Command("last", ("echo", "x")), path=str(tmp_path), together_s=2).entries
-    assert [found[key].exit_status for key in ("slow", "quick", "last")] == [124, 124, 0]
-    begun = [float((tmp_path / name).read_text().split()[-1]) for name in ("slow", "quick")]
-    assert begun[1] - begun[0] < 9  # one after the other: 12
-
-
-def test_quick_commands_are_run_in_one_shell_and_services_in_another() -> None:
-    asked = [Command(key, ("true",), waits=key[0] == "s") for key in ("a", "s1", "b", "s2")]
-    asked += [Command("slow", ("slow-tool", "1"), deadline_s=20), Command("other", ("sh", "-c", "true"), deadline_s=20)]
-    text = script([*asked, Command("slower", ("slow-tool", "2"), deadline_s=30)], NONCE).decode()
-    lanes = dict(re.findall(r"\n(lane_\w+)\(\) \{((?:\n    take .*)+)", text))
-    groups = [names.split() for names in re.findall(r"group_\d='([^']*)'", text)]
-    taken = [[re.findall(r"take (\w+) ", lanes[lane]) for lane in group] for group in groups]
-    assert taken == [[["a", "b"]], [["s1", "s2"]], [["slow", "slower"], ["other"]]]
 
 
 def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -> None:

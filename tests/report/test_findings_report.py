@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import TWO_SCREENS, findings_list, findings_table, one_line
+from nodectl.report.findings import findings_list, findings_table, one_line
 from nodectl.report.metrics import prometheus
 
 ODD = 'a "quoted" \\ name\nand a line'
@@ -68,33 +68,6 @@ def test_equal_findings_are_one_sample() -> None:
     text = prometheus([FINDINGS[1], FINDINGS[1]], {}, time_s=1)
     lines = [line for line in text.splitlines() if line.startswith("nodectl_health_problem{")]
     assert len(lines) == 1, "Prometheus refuses a sample given twice"
-
-
-def test_what_is_said_alike_of_many_hosts_is_said_once() -> None:
-    hosts = [f"gpu{n:02d}" for n in range(1, 65)]
-    alike = [
-        Finding(host, "nccl", Status.UNKNOWN, actual="no torch", remedy="provision it", kind="host", hosts=(host,))
-        for host in hosts
-    ]
-    paths = [
-        Finding(a, "tcp", Status.FAILED, f"{a} -> gpu01", actual="reset", kind="path", hosts=(a, "gpu01"))
-        for a in hosts[1:8]
-    ]
-    assert findings_list([*alike, *paths]).splitlines() == [
-        "failed  tcp  gpu02 -> gpu01, gpu03 -> gpu01, gpu04 -> gpu01, gpu05 -> gpu01 and 3 more: reset",
-        "unknown  nccl  gpu[01-64]: no torch",
-        "  try: provision it",
-    ]
-    assert len(findings_list([*alike, *paths], everything=True).splitlines()) == 2 * 64 + 7
-
-
-def test_findings_of_a_measurement_are_two_screens_at_most() -> None:
-    many = [
-        Finding(f"gpu{n}", "tcp", Status.FAILED, actual=f"{n} Gbit/s", remedy="look", kind="host", hosts=(f"gpu{n}",))
-        for n in range(100)
-    ]
-    assert len(findings_list(many).splitlines()) <= TWO_SCREENS
-    assert len(findings_list(many, everything=True).splitlines()) == 200
 
 
 def test_what_many_call_for_alike_is_said_once_below_them() -> None:

@@ -2,7 +2,7 @@
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import HINT, TWO_SCREENS, changes, findings_table
+from nodectl.report.findings import HINT, changes, findings_table
 
 HOSTS = [f"node{number:02}" for number in range(1, 65)]
 REMEDY = "set gpu.persistence in the tuning"
@@ -20,52 +20,12 @@ def test_one_setting_that_is_off_everywhere_is_one_line_and_its_remedy() -> None
     assert lines[1:] == [f"    try: {REMEDY}", HINT, "512 warning on 64 hosts"]
 
 
-def test_a_gpu_of_its_own_on_each_host_is_told_with_its_host() -> None:
-    lines = findings_table([persistence(host, gpu) for gpu, host in enumerate(HOSTS[:3])]).splitlines()
-    assert lines[:2] == [
-        f"WARNING  node0{n + 1}  gpu_persistence: GPU {n} (0000:0{n}:00.0): off; expected on" for n in (0, 1)
-    ]
-    assert lines[3:] == [f"    try: {REMEDY}", "3 warning on 3 hosts"]
-    many = findings_table([persistence(host, gpu) for gpu, host in enumerate(HOSTS[:20])]).splitlines()
-    assert many[0].startswith("WARNING  node[01-20]  gpu_persistence: GPU 0 ") and HINT in many
-
-
 def test_one_reason_for_which_many_checks_cannot_tell_is_one_cause() -> None:
     reason = "dmesg is not readable"
     unknown = [Finding(host, f"log_{n}", Status.UNKNOWN, actual=reason) for host in HOSTS[:2] for n in range(6)]
     lines = findings_table([*unknown, Finding("node03", "log_1", Status.UNKNOWN, actual="other")]).splitlines()
     assert lines[0].startswith("UNKNOWN  node[01-02]  12 findings of one cause: dmesg is not readable (log_0, log_1")
     assert lines[1:] == ["UNKNOWN  node03  log_1: other", HINT, "13 unknown on 3 hosts"]
-
-
-def test_a_cause_of_its_own_on_each_host_does_not_hide_other_checks() -> None:
-    names = ("stuck", "zombies", "load")
-    unread = [
-        Finding(host, name, Status.UNKNOWN, actual=f"line 1: 'no {host}'", remedy="look")
-        for host in HOSTS
-        for name in names
-    ]
-    warned = [Finding(host, f"check_{n:02}", Status.WARNING, actual="bad") for host in HOSTS for n in range(12)]
-    lines = findings_table([*unread, *warned]).splitlines()
-    causes = [line for line in lines if "of one cause" in line]
-    assert causes[0].startswith("UNKNOWN  node01  3 findings of one cause: line 1: 'no node01' (stuck, zombies, load)")
-    assert len(causes) == 8
-    assert "    and 168 more findings of stuck, zombies, load on node[09-64]" in lines
-    assert all(any(f"check_{n:02}: bad" in line for line in lines) for n in range(12))
-    worse = [Finding(host, f"other_{n:02}", Status.FAILED, actual=host) for host in HOSTS for n in range(20)]
-    (short,) = [line for line in findings_table([*unread, *warned, *worse]).splitlines() if "of one cause" in line]
-    assert short.endswith("(stuck, zombies, load) (and 189 more findings of these for other reasons)")
-
-
-def test_other_faults_of_one_check_are_named_where_they_are_folded() -> None:
-    kinds = ("gpu_init", "aer_fatal", "mlx5_module")
-    faults = [
-        Finding(host, "kernel_message", Status.FAILED, kind, actual=f"{kind} {n}")
-        for kind in kinds
-        for n, host in enumerate(HOSTS)
-    ]
-    (folded,) = [line for line in findings_table(faults).splitlines() if line.startswith("    and ")]
-    assert "more findings of kernel_message (aer_fatal, mlx5_module) on node[01-64]" in folded
 
 
 def test_a_value_of_its_own_on_each_host_shows_some_and_says_how_many_more() -> None:
@@ -96,14 +56,3 @@ def test_everything_wrong_everywhere_is_two_screens() -> None:
     # no host and no status is lost
     assert any("more checks: " in line and line.startswith("FAILED  node[01-64]") for line in lines)
     assert len(changes([], findings).splitlines()) <= 48 and len(changes(findings, []).splitlines()) <= 48
-
-
-def test_the_worst_keep_their_remedies_while_there_is_room() -> None:
-    findings = [
-        Finding("a", f"check_{n:02}", Status.FAILED if n < 5 else Status.WARNING, actual="bad", remedy=f"repair {n}")
-        for n in range(40)
-    ]
-    lines = findings_table(findings).splitlines()
-    assert len(lines) <= TWO_SCREENS + 1
-    assert all(any(f"check_{n:02}: bad" in line for line in lines) for n in range(40)), "each check has its line"
-    assert "    try: repair 0" in lines and "    try: repair 39" not in lines and HINT in lines

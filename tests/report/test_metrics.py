@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
-from nodectl.report.metrics import BASES, every_metric, family
+from nodectl.report.metrics import BASES, every_metric
 from tests.report.metric_samples import DCGM, NOW, all_texts
 
 TEXTS = all_texts()
@@ -103,9 +103,3 @@ def test_alerts_and_dashboard_name_nothing_that_is_not_written() -> None:
     exprs += [target["expr"] for panel in PANELS for target in panel["targets"]]
     named = {name for expr in exprs for name in re.findall(r"\bnodectl_[a-z_]+|\bDCGM_[A-Z_]+", expr)}
     assert named <= {*every_metric(), *DCGM} and len(named) > 20
-
-
-def test_what_was_no_utf_8_is_written_as_text() -> None:
-    # the name of an operator's script may be any bytes, and comes as surrogates
-    said = family("nodectl_job_info", [("job-1", None, 'tr\udcff\x1b"in.py\n', 1)])
-    assert said.encode().splitlines()[-1] == rb'nodectl_job_info{job_id="job-1",script="tr\\udcff\\x1b\"in.py\n"} 1'

@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nodectl.model.acceptance import Acceptance
 from nodectl.report.page.blocks import visible
-from nodectl.report.page.content import Content, Measured, Nature, Origin
+from nodectl.report.page.content import Content, Nature, Origin
 from nodectl.report.page.page import report_html
-from tests.report_content import HOSTILE, acceptance, content, kind_of, names
+from tests.report_content import HOSTILE, acceptance, content, names
 
 SIZES = (1, 8, 1000)
 
@@ -102,14 +101,6 @@ def test_ids_are_unique_and_tables_have_headers(count: int) -> None:
     assert len(whole.of("caption")) == len(whole.of("table"))
 
 
-def test_every_table_says_where_its_figures_are_from() -> None:
-    captions = re.findall(r"<caption>.*?</caption>", page(8))
-    assert len(captions) > 15
-    assert all('class="origin' in caption for caption in captions)
-    shown = " ".join(captions)
-    assert "RECORDED DATA" in shown and "LAB DATA" in shown and "trial.json" in shown
-
-
 def test_colour_is_never_the_only_carrier() -> None:
     marks = re.findall(r'<span class="mark (\w+)"><span aria-hidden="true">(.)</span> (.*?)</span>', page(8))
     assert {status for status, *_ in marks} >= {"ok", "failed", "warning", "unknown", "skipped"}
@@ -153,20 +144,6 @@ def test_the_heat_map_marks_the_blamed() -> None:
     assert shades.count(100) == 14 and max(sorted(shades)[:-14]) < 20
 
 
-def test_who_is_blamed_is_said_only_if_it_is_known() -> None:
-    whole = content(8)
-    for findings, words in (((), "Nobody is blamed"), (None, "Who is to blame is not kept")):
-        text = report_html(replace(whole, measured=(replace(whole.measured[0], findings=findings),)))
-        assert words in text and "✕ <span" not in text
-
-
-def test_what_an_acceptance_measured_is_shown_once_though_the_history_has_it_too() -> None:
-    one = acceptance(names(8))
-    kept = Measured(tuple(taken.measurement for taken in one.taken), None, Origin(Nature.LAB, "history"))
-    text = report_html(Content("Fleet", "now", "1", kind_of, acceptances=(one,), measured=(kept,)))
-    assert "history)" not in text
-
-
 def test_trials_and_jobs() -> None:
     assert "8 verdicts against base" in section("tuning") and "✕ worse -6.0 % -9.0 % to -3.0 %" in section("tuning")
     jobs = section("jobs")
@@ -183,12 +160,3 @@ def test_a_thousand_hosts_are_all_in_the_page_and_most_of_them_folded() -> None:
 def test_a_page_with_nothing_says_what_would_fill_it() -> None:
     text = report_html(Content("Fleet", "now", "1"))
     assert text.count('class="missing"') == text.count("<section") == 6 and "<code>nodectl accept</code>" in text
-
-
-@pytest.mark.parametrize(
-    ("nature", "words"), [("measured", "measured on these hosts"), ("lab", "LAB DATA"), ("new", "not describe")]
-)
-def test_an_acceptance_says_what_its_figures_are_of(nature: str, words: str) -> None:
-    one: Acceptance = acceptance(names(3), nature)
-    text = read(report_html(Content("Fleet", "now", "1", acceptances=(replace(one, ended=None),)))).text
-    assert words in text and "NOT complete" in text

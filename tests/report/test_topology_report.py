@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import yaml
 
-from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic, NcclEnvironment, NodeGpu, NodeNic, NodeTopology
 from nodectl.report.topology import (
     environment_yaml,
     fabric_document,
-    findings_text,
     node_document,
     nodes_text,
     variables_yaml,
@@ -41,13 +39,6 @@ def test_hosts_that_are_alike_are_shown_once() -> None:
     assert "GPU0 (x16 gen4) ══PXB══ NIC0 mlx5_0, 200 Gbit/s InfiniBand" in text
     assert "not for training: NIC1 mlx5_9 (bond)" in text
     assert "GPU1  NV12  X     SYS   SYS" in text
-
-
-def test_findings_that_hosts_share_are_one_line() -> None:
-    found = judge_fabric(graph([("a", "x", "s"), ("b", "x", "s"), ("b", "y", "t")])).findings
-    same = [replace(found[-1], host=name, status=Status.WARNING) for name in ("n1", "n2")]
-    assert findings_text(same).startswith("WARNING  n[1-2]  ")
-    assert findings_text([replace(each, status=Status.OK) for each in found]) == ""
 
 
 def test_the_keys_that_others_rely_on() -> None:

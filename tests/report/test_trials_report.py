@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.model.trial import Trial
-from nodectl.report.trials import Names, trial_text, trials_table, verdicts_table
+from nodectl.report.trials import trial_text, trials_table, verdicts_table
 from nodectl.trials.families import judged
 from tests.trials.trials import gaining
 
@@ -87,44 +87,3 @@ def test_a_line_for_each_trial() -> None:
     assert table[1].split("  ")[0] == "20261121T120000Z-ab12"
     assert "2026-11-21 12:00:00" in table[1] and "candidate worse" in table[1]
     assert "ended early" in table[2]
-
-
-def test_names_keep_what_tells_one_from_another() -> None:
-    subjects = ["a,b,c,d,e, all_reduce, backend gloo, rail r0", "a,b,c,d,e, all_reduce, backend gloo, rail r1"]
-    names = Names.of(judged([gaining(5, subject=each) for each in subjects])[0])
-    assert names.short("nccl", subjects[0]) == "5 hosts, all_reduce, rail r0"
-    assert names.short("tcp", "a -> b, streams 4") == "a -> b, streams 4"
-    assert names.short("nccl", "") == ""
-
-
-def test_many_paths_that_lose_are_the_worst_ten_until_all_are_asked_for() -> None:
-    pairs = [f"a{number:02d} -> b" for number in range(30)]
-    subjects = ["mean of 30 paths", *pairs]
-    many = tuple(gaining(20 if subject is subjects[0] else -30, subject=subject) for subject in subjects)
-    lost = trial(series=many)
-    text, whole = trial_text(lost), trial_text(lost, everything=True)
-    assert text.count("\n  worse: nccl a") == 10 and "  worse: 20 more: --all" in text
-    assert "(20 single paths or hosts are not shown: --all)" in text
-    assert all(f"worse: nccl {pair}" in whole for pair in pairs) and "--all" not in whole
-
-
-SUBJECTS = ("mean of 4 paths, streams 1", "a -> b, streams 1", "b -> c, streams 1", "c -> d, streams 1")
-
-
-def test_tables_fit_the_terminal() -> None:
-    width = 80
-    subjects = [f"mean of 4 paths, streams {number}, interfaces enp97s0f0np0, tree" for number in (1, 2)]
-    series = tuple(gaining(20, subject=subject, size_bytes=1 << 20) for subject in subjects)
-    text = verdicts_table(judged(series)[0], width)
-    assert max(map(len, text.splitlines())) <= max(width, 75) and "interfaces" not in text
-    assert all(f"streams {number}" in text for number in (1, 2))
-    assert max(map(len, trials_table([trial()], width).splitlines())) <= max(width, 70)
-
-
-def test_undecided_paths_are_told_together() -> None:
-    series = tuple(gaining(20, pairs=10 if "mean" in subject else 3, subject=subject) for subject in SUBJECTS)
-    assert "(3 single paths or hosts are not shown: --all)" in trial_text(trial(series=series))
-    early = trial(series=tuple(gaining(20, pairs=3, size_bytes=1 << size) for size in (10, 20, 30)), complete=False)
-    lines = [line for line in trial_text(early).splitlines() if "too few pairs" in line]
-    assert len(lines) == 1 and "nccl, 3 paths, hosts or sizes: too few pairs" in lines[0]
-    assert trial_text(early, everything=True).count("too few pairs") == 3

@@ -190,17 +190,6 @@ def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Pa
     assert known.read_text() == ""
 
 
-def test_through_a_jump_host(sshd: Sshd, jump_sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
-    known = tmp_path / "known_hosts"
-    known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
-    args = f"-o UserKnownHostsFile={known} -J 127.0.0.1:{jump_sshd.port}"
-    done = transport.run(
-        sshd.host(ansible_ssh_common_args=args), ["sh", "-c", "echo $SSH_CONNECTION; wc -c"], timeout_s=60, stdin=b"abc"
-    )
-    assert done.ok, done.error
-    assert done.stdout.split()[-1] == "3"
-
-
 @pytest.mark.parametrize("unknown", ["target", "first", "second"])
 def test_an_unknown_key_is_refused_on_every_hop(
     sshd: Sshd, jump_sshd: Sshd, noisy_sshd: Sshd, transport: Transport, tmp_path: Path, unknown: str
@@ -234,15 +223,3 @@ def test_hashed_names_and_markers_are_openssh_s(
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=False, capture_output=True)
     args = f"-o UserKnownHostsFile={known}"
     assert transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60).outcome is outcome
-
-
-def test_ssh_config_as_openssh_reads_it(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
-    included = tmp_path / "included"
-    included.write_text(
-        f"Host alias\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.key}\n"
-        f"  UserKnownHostsFile {sshd.known_hosts}\n"
-    )
-    config = tmp_path / "config"
-    config.write_text(f"Include {included}\n")
-    host = Host("alias", "alias", None, None, "ssh", {"ansible_ssh_common_args": f"-F {config}"})
-    assert transport.run(host, ["echo", "hello"], timeout_s=60).stdout == "hello\n"

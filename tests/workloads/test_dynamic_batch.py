@@ -32,11 +32,6 @@ def test_it_takes_more_than_ten_percent_of_the_reading_before_the_window(after: 
     assert batches([100, *[after] * 5])[-1] == batch
 
 
-def test_the_mean_counts_and_not_the_last_reading() -> None:
-    assert batches([100, 100, 100, 100, 100, 149])[-1] == 1024
-    assert batches([100, 100, 100, 100, 100, 151])[-1] == 2048
-
-
 def test_it_stays_within_its_bounds() -> None:
     rising = [1.2**step for step in range(30)]
     assert max(batches(rising)) == batches(rising)[-1] == 8192
@@ -74,15 +69,6 @@ def test_a_resumed_one_decides_as_the_whole_one() -> None:
             second.update(reading)
         assert second.batch == batches(series)[-1]
     assert len(set(batches(series))) > 2
-
-
-def test_the_options_make_the_rule() -> None:
-    assert of(Settings()) is None
-    assert of(Settings(dynamic_batch=True)) == Rule()
-    own = Settings(
-        dynamic_batch=True, dynamic_start=8, dynamic_min=4, dynamic_max=16, dynamic_window=2, dynamic_lr="sqrt"
-    )
-    assert of(own) == Rule(8, 4, 16, 2, scaling="sqrt")
 
 
 @pytest.mark.parametrize(

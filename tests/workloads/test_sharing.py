@@ -27,15 +27,6 @@ TWO = {
     "gpipe": ["--stages=2", "--batch=8"],
     "stages, fsdp2, bf16": ["--stages=2", "--parallel=fsdp2", "--batch=4", "--accumulation=2", "--precision=bf16"],
 }
-FOUR = {
-    "fsdp2": ["--parallel=fsdp2", "--batch=2", "--recompute=full"],
-    "tensor": ["--tensor=4", "--batch=8", "--mlp=plain", "--precision=bf16"],
-    "tensor, fsdp2": ["--tensor=2", "--batch=2", "--accumulation=2"],
-    "stages": ["--stages=4", "--batch=8"],
-    "stages, ddp": ["--stages=2", "--batch=2", "--accumulation=2"],
-    "stages, fsdp2": ["--stages=2", "--parallel=fsdp2", "--batch=2", "--accumulation=2"],
-    "stages, tensor": ["--stages=2", "--tensor=2", "--batch=4", "--accumulation=2"],
-}
 
 
 def run(world_size: int, ways: dict[str, list[str]], folder: Path) -> dict[str, Any]:
@@ -57,11 +48,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run(2, TWO, tmp_path_factory.mktemp("two"))
 
 
-@pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run(4, FOUR, tmp_path_factory.mktemp("four"))
-
-
 def is_same_training(own: dict[str, Any]) -> None:
     tolerance = TOLERANCE if own["precision"] == "fp32" else TOLERANCE_BF16
     assert own["losses"] == pytest.approx(own["single"], abs=tolerance)
@@ -76,11 +62,6 @@ def test_two_ranks_learn_what_one_does(two: dict[str, Any], way: str) -> None:
     is_same_training(two[way])
 
 
-@pytest.mark.parametrize("way", FOUR)
-def test_four_ranks_learn_what_one_does(four: dict[str, Any], way: str) -> None:
-    is_same_training(four[way])
-
-
 def test_each_rank_has_its_part_alone(two: dict[str, Any]) -> None:
     # of 16 x 16: half of the rows, which are heads
     for way in ("fsdp2", "offload", "tensor"):
@@ -89,18 +70,6 @@ def test_each_rank_has_its_part_alone(two: dict[str, Any]) -> None:
         assert two[way]["layers"] == 4
     assert two["fsdp2"]["data"] == [0, 2] and two["tensor"]["data"] == [0, 1]
     assert two["1f1b"]["layers"] == two["gpipe"]["layers"] == 2 and two["1f1b"]["query"] == [16, 16]
-
-
-def test_parts_of_parts(four: dict[str, Any]) -> None:
-    assert four["tensor, fsdp2"]["query"] == four["tensor"]["query"] == [4, 16]
-    assert len(four["tensor, fsdp2"]["placements"]) == 2 and four["tensor, fsdp2"]["data"] == [0, 2]
-    assert four["stages, fsdp2"]["query"] == [8, 16] and four["stages, fsdp2"]["layers"] == 2
-    assert four["stages"]["layers"] == 1 and four["stages"]["data"] == [0, 1]
-
-
-def test_too_few_micro_batches_are_said(four: dict[str, Any]) -> None:
-    # (4 - 1) / (1 + 4 - 1)
-    assert "each stage is idle for 75% of a step" in four["stages"]["notice"] and not four["stages, ddp"]["notice"]
 
 
 def test_an_overflow_of_one_rank_is_one_of_all(two: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from tests.torch_venv import torch_venv
 
 FOLDER = Path(next(iter(workloads.__path__)))
 SCRIPT = """
-import json, os, pathlib, sys, time, types
+import json, os, pathlib, sys, time
 import torch
 from feed import Feed, Wanted
 from options import parse
@@ -64,27 +64,10 @@ for name in ("seed=1", "weight-decay=0.1", "momentum=0.9", "clip=0.01"):
 told["cosine"] = trained("--lr=1", "--steps=8", "--warmup-steps=2", "--schedule=cosine", "--batch=24")["lr"]
 told["constant"] = trained("--lr=1", "--steps=3", "--batch=24")["lr"]
 
-class Slow(Transformer):
-    def data(self, settings):
-        data = super().data(settings)
-        get = data.batch
-        data.batch = lambda *arguments: (time.sleep(0.1), get(*arguments))[1]
-        return data
-
-def waited(*options):
-    training, feed = begun(Slow(), "--batch=12", "--steps=4", *options)
-    arriving = feed.steps(training.plan())
-    next(arriving)
-    first_s = feed.waited_s
-    for _ in arriving:
-        time.sleep(1)
-    return feed.waited_s - first_s
-told["waited"], told["waited_ahead"] = waited(), waited("--workers=1", "--prefetch=3")
-
 class Told:
     # each batch says which process made it; the file counts how many were made
     words = ""
-    made = pathlib.Path(sys.argv[2]) / "made"
+    made = pathlib.Path(sys.argv[1]) / "made"
     def batch(self, indices, epoch):
         with self.made.open("a") as file:
             file.write("x")
@@ -106,25 +89,6 @@ def loaded(workers, prefetch):
     return {"processes": len(pids - {os.getpid()}), "itself": os.getpid() in pids, "ahead": ahead}
 told["loaders"] = [loaded(0, 2), loaded(1, 1), loaded(2, 3)]
 
-def placed(*options):
-    # what is done with a batch on its way to a GPU, which need not be there
-    feed = Feed(Told(), parse(Transformer(), [*TINY, *options]), types.SimpleNamespace(type="cuda"))
-    calls = []
-    class Piece:
-        pinned = False
-        def is_pinned(self):
-            return self.pinned
-        def pin_memory(self):
-            other = Piece()
-            other.pinned = True
-            return other
-        def to(self, device, non_blocking):
-            calls.append([self.pinned, non_blocking])
-            return self
-    feed._place((Piece(), Piece()))
-    return calls
-told["pinned"], told["pageable"] = placed("--pin-memory"), placed()
-
 article = {name: parse(Transformer(), ["--preset", name]) for name in ("article-0", "article-1")}
 told["articles"] = {
     name: [each.optimizer, each.lr, each.batch, each.schedule, each.clip, each.workers, each.pin_memory, each.own.learn]
@@ -135,7 +99,7 @@ told["article-0"] = [zero.own.layers, zero.own.d_model, zero.own.heads, zero.own
 told["params"] = sum(each.numel() for each in Transformer().model(zero).parameters())
 told["given"] = parse(Transformer(), ["--preset=article-1", "--batch=2"]).batch
 
-folder = pathlib.Path(sys.argv[2]) / "texts"
+folder = pathlib.Path(sys.argv[1]) / "texts"
 folder.mkdir()
 (folder / "a.txt").write_text("the quick brown fox " * 40)
 def read(*options):
@@ -159,25 +123,16 @@ clock = Clock(torch.device("cpu"), 30)
 clock.durations_s = [9.0] * 10 + [0.1 * step for step in range(1, 21)]
 clock.waits_s, clock.samples = [0.05] * 30, [4] * 30
 told["clock"] = clock.figures()
-told["peaks"] = [usage.peak_flops(*each) for each in json.loads(sys.argv[1])]
-told["sent"] = usage.sent_bytes(pathlib.Path(sys.argv[2]) / "net", pathlib.Path(sys.argv[2]) / "infiniband")
+told["sent"] = usage.sent_bytes(pathlib.Path(sys.argv[1]) / "net", pathlib.Path(sys.argv[1]) / "infiniband")
 use = usage.GpuUse("GPU-1")
-while not pathlib.Path(sys.argv[2], "asked").exists():
+while not pathlib.Path(sys.argv[1], "asked").exists():
     time.sleep(0.05)
 time.sleep(0.5)
-told["use"], told["asked"] = use.stop(), pathlib.Path(sys.argv[2], "asked").read_text()
+told["use"], told["asked"] = use.stop(), pathlib.Path(sys.argv[1], "asked").read_text()
 os.environ["PATH"] = "/nonexistent"
 told["no nvidia-smi"] = usage.GpuUse("0").stop()
 print(json.dumps(told))
 """
-GPUS = [
-    ("NVIDIA A100-SXM4-80GB", "bf16"),
-    ("NVIDIA H200", "fp16"),
-    ("NVIDIA H100 PCIe", "tf32"),
-    ("NVIDIA GeForce RTX 4090", "fp32"),
-    ("NVIDIA L40S", "bf16"),
-    ("Tesla K80", "fp32"),
-]
 
 
 def counters(folder: Path) -> None:
@@ -205,7 +160,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "nvidia-smi").write_text(SMI.format(asked=folder / "asked"))
     (folder / "nvidia-smi").chmod(0o755)
     done = subprocess.run(
-        [f"{torch_venv()}/bin/python", "-c", SCRIPT, json.dumps(GPUS), str(folder)],
+        [f"{torch_venv()}/bin/python", "-c", SCRIPT, str(folder)],
         cwd=FOLDER,
         env={"PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -229,11 +184,6 @@ def test_who_prepares_the_samples_changes_nothing(told: dict[str, Any]) -> None:
     assert told["loaded"] == 0.0 and told["seed=1"] > 1e-2
 
 
-def test_processes_that_load_ahead_take_the_waiting_away(told: dict[str, Any]) -> None:
-    # three batches of a tenth of a second each, while a step takes ten times that
-    assert told["waited"] > 0.3 > told["waited_ahead"]
-
-
 def test_as_many_processes_load_as_are_asked_for_and_stay_over_epochs(told: dict[str, Any]) -> None:
     # each has its own number of batches ready beyond the one that was taken
     assert told["loaders"] == [
@@ -241,10 +191,6 @@ def test_as_many_processes_load_as_are_asked_for_and_stay_over_epochs(told: dict
         {"processes": 1, "itself": False, "ahead": 1},
         {"processes": 2, "itself": False, "ahead": 6},
     ]
-
-
-def test_pinned_batches_go_to_a_gpu_from_page_locked_memory_without_waiting(told: dict[str, Any]) -> None:
-    assert told["pinned"] == [[True, True]] * 2 and told["pageable"] == [[False, False]] * 2
 
 
 def test_the_articles_are_presets(told: dict[str, Any]) -> None:
@@ -282,10 +228,6 @@ def test_figures_leave_the_warm_up_out(told: dict[str, Any]) -> None:
     assert (figures["timed_steps"], figures["timed_s"], figures["untimed_steps"]) == (20, 21.0, 10)
     assert figures["samples_per_s"] == round(80 / 21, 1) and figures["data_wait_share"] == round(1 / 21, 4)
     assert figures["step_spread"] == pytest.approx((1.9 - 0.2) / 1.1, abs=1e-3)
-
-
-def test_the_peak_of_a_gpu_is_that_of_its_name_and_precision(told: dict[str, Any]) -> None:
-    assert told["peaks"] == [312e12, 989e12, 378e12, 82.6e12, 362e12, None]
 
 
 def test_bytes_are_counted_once_where_they_leave_the_host(told: dict[str, Any]) -> None:

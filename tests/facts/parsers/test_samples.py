@@ -90,22 +90,6 @@ def test_every_sample_is_read_or_refused_for_the_right_reason() -> None:
     assert wrong == {}
 
 
-@pytest.mark.skipif(not FILES, reason="the samples of real machines are not beside this checkout")
-def test_values_that_are_easily_mistaken() -> None:
-    def gpu(name: str) -> dict[str, object]:
-        found = as_document(parser_of("nvidia-smi-q")((SAMPLES / name).read_text()))["gpus"][0]
-        assert isinstance(found, dict)
-        return found
-
-    load = gpu("nvidia-smi-q-load-h100-80gb-hbm3-590.48.01.txt")
-    assert (load["power_draw_w"], load["temperature_c"]) == (629.45, 59)
-    assert [each["memory_mib"] for each in load["processes"]] == [2566, 1542, 15690]  # type: ignore[attr-defined]
-    turing = gpu("nvidia-smi-q-rtx-2080-super-610.57.04.txt")
-    assert (turing["power_draw_w"], turing["power_limit_w"], turing["power_limit_max_w"]) == (38.89, 250.0, 350.0)
-    broken = gpu("nvidia-smi-q-a10-535.129.03.txt")
-    assert (broken["remap_pending"], broken["remapped_uncorrectable"], broken["remap_failure"]) == (True, 4, False)
-
-
 def kinds(found: Any) -> object:
     return dict(Counter(event.kind for event in found.events))
 

@@ -52,13 +52,6 @@ def test_an_xid_that_is_cut_is_no_xid(length: int) -> None:
     assert log.refused_line == f"line 2: {XID[:length].strip()}"
 
 
-def test_an_odd_line_hides_no_other() -> None:
-    odd = ["<4>[ 3.0] NVRM: Xid (PCI:0000:3f:0", f"<13>[ 4.0] {XID}", f"<4>[ 5.0] NVRM: Xid {'x' * 30_000}"]
-    log = parse_dmesg("\n".join(["<4>[ 2.0] " + XID, *odd, "<4>[ 6.0] NVRM: Xid (PCI:0000:99:00): 48, DBE"]) + "\n")
-    assert [(event.code, event.pci) for event in log.events] == [(79, "0000:0f:00"), (48, "0000:99:00")]
-    assert log.refused == 2
-
-
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else ((None, item) for item in value)
@@ -109,14 +102,6 @@ def test_hostile_text_neither_hangs_nor_harms() -> None:
 
 
 # Lines that GPUs of one kind print alike are read once: what is read must not depend on what came before.
-
-
-def test_a_report_is_read_alike_after_another_one() -> None:
-    report = (NODE / "nvidia-smi-q.out").read_text()
-    alone = parse_nvidia_smi_q(report)
-    with pytest.raises(ParseError, match="line "):
-        parse_nvidia_smi_q(re.sub(r"(Persistence Mode +: )\w+", r"\1Changed", report))
-    assert parse_nvidia_smi_q(report) == alone
 
 
 @pytest.mark.parametrize(
