@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
@@ -162,20 +161,6 @@ class TorchvisionRows(Strict):
     def of(self, torch: str) -> str | None:
         """Return the oldest torchvision for a torch; None if none is known."""
         return next((name for name in (*self.torch, *self.later) if self.serves(name, torch)), None)
-
-    def along(self, packages: Mapping[str, str], torch: str) -> dict[str, str]:
-        """Return a stack's packages when its torch became this one.
-
-        Torchvision goes along, or goes if none is known.
-        """
-        before = packages.get("torchvision")
-        if before is None or self.serves(before, torch):
-            return dict(packages)
-        others = {name: version for name, version in packages.items() if name != "torchvision"}
-        fitting, build = self.of(torch), torch.partition("+")[2]
-        if fitting is None:
-            return others
-        return {**others, "torchvision": f"{fitting}+{build}" if build and "+" in before else fitting}
 
 
 class Releases(Strict):

@@ -192,19 +192,11 @@ def _of_system(stack: Stack, look: HostLook) -> Stack:
 
 
 def _change(document: Document, changes: Mapping[str, Any]) -> None:
-    """Put a host's own values over a profile's; the torchvision of a stack goes with another torch by itself.
-
-    A branch of the driver that it names is meant for its system.
-    """
+    """Put a host's own values over a profile's. A branch of the driver that it names is meant for its system."""
     merge_fields(document, changes)
     driver = document.get("driver")
     if isinstance(driver, dict) and "branch" in (changes.get("driver") or {}):
         driver.pop("branches", None)
-    torch, named_packages, packages = changes.get("torch"), changes.get("packages", {}), document.get("packages")
-    named = not isinstance(named_packages, Mapping) or "torchvision" in named_packages
-    if isinstance(torch, str) and isinstance(packages, Mapping) and not named:
-        with suppress(ValueError):  # a torch that is no version is told where the whole is checked
-            document["packages"] = matrix().torchvision.along(packages, torch)
 
 
 def _own_tuning(

@@ -92,7 +92,8 @@ def test_general_knowledge_warns_and_never_refuses() -> None:
     # torch 2.5.1's build for CUDA 11.8 loads NCCL 2.21.5 as far as is generally known
     row = next(row for row in matrix().torch if (row.torch, row.cuda) == ("2.5.1", "11.8"))
     assert row.nccl == "2.21.5" and "nccl" in row.unsure
-    stack = {"torch": "2.5.1", "cudnn": row.cudnn, "nccl": "2.20.5", "python": {"min": "3.9"}}
+    stack: dict[str, Any] = {"torch": "2.5.1", "cudnn": row.cudnn, "nccl": "2.20.5", "python": {"min": "3.9"}}
+    stack["packages"] = {"torchvision": "0.20.1"}
     found = resolve("dgx-a100", "cu118", "stock", overrides={"stack": stack})
     assert "torch-nccl-not-of-one-row" in codes(found)
     assert any("2.21.5 of its wheel" in text and "no source" in text for text in found.warnings)
@@ -105,26 +106,6 @@ def test_every_shipped_stack_has_the_torchvision_of_its_torch(name: str) -> None
     # a torch that names its build is found on PyTorch's index only, and so is its torchvision, but for aarch64
     build, own = stack.torch.partition("+")[2], stack.packages["torchvision"].partition("+")[2]
     assert own == ("" if "aarch64" in stack.architectures else build)
-
-
-@pytest.mark.parametrize(
-    ("stack", "changes", "torchvision"),
-    [
-        ("cu128", {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.12"}}, "0.23.0"),
-        ("cu128", {"packages": {"torchvision": None}}, None),
-        ("cu118", {"torch": "2.0.0+cu118", "cudnn": None, "nccl": None}, "0.15.1+cu118"),
-        ("cu13", {"torch": "2.15.0", "cudnn": None, "nccl": None, "python": {"min": "3.11"}}, "0.29.1"),
-        ("cu13", {"torch": "3.0.0"}, "0.29.1"),
-        ("cu116", {"torch": "1.11.0"}, None),
-        ("cu128", {"torch": "2.9.1", "packages": {"torchvision": "9.9"}}, "9.9"),
-    ],
-)
-def test_torchvision_goes_with_another_torch_by_itself(
-    stack: str, changes: dict[str, Any], torchvision: str | None
-) -> None:
-    allowed = ["so that what cannot work is resolved, too"]
-    found = resolve("dgx-a100", stack, "stock", overrides={"stack": changes}, allow_unsupported=allowed)
-    assert found.stack.packages.get("torchvision") == torchvision
 
 
 @pytest.mark.parametrize("policy", [None, "keep"])
