@@ -1,4 +1,4 @@
-"""The GPUs that the driver shows, all values of `nvidia-smi -q -x`, lost GPUs, links."""
+"""The GPUs that the driver shows, all that `nvidia-smi -q` tells, lost ones, links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
-REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q", "-x"), deadline_s=20, hardware=True)
+REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=20, hardware=True)
 _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
