@@ -19,6 +19,7 @@ from nodectl.facts.base import (
     UnknownError,
     UnrecordedError,
     entry,
+    output,
     parsed,
     parsed_as,
     tally,
@@ -383,7 +384,9 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
     """Each link's state, and its error counters where those could be read too."""
     done = entry(recording, _STATE.key, in_part=True)
-    if done.exit_status == 0 and not done.stdout.strip():
+    if done.exit_status and not re.search(r"^GPU \d+:", done.stdout, re.MULTILINE):
+        output(recording, _STATE.key)  # raises its reason
+    if not done.stdout.strip():
         # some GPUs without NVLink print nothing at all, others that they have none
         raise AbsentError("the GPUs have no NVLink")
     state: NvidiaSmiNvlink = parsed_as(recording, _STATE.key)

@@ -57,8 +57,8 @@ def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:
 
 def held(root: str, wanted: Pattern[str]) -> list[str]:
     """Return packages that are kept at their version and whose name begins so."""
-    packages = installed_now(root).items()
-    return sorted(name for name, package in packages if package["selection"] == "hold" and wanted.match(name))
+    kept = [key.split(":")[0] for key, package in installed_now(root).items() if package["selection"] == "hold"]
+    return sorted(name for name in kept if wanted.match(name))
 
 
 def installed_now(root: str = "/") -> Packages:

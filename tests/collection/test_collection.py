@@ -151,7 +151,7 @@ def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
     ("text", "reason", "remedy"),
     [
         ("all: {hosts: {node01: {}}}\n", "Decryption failed", "give the password that it was encrypted with"),
-        ("all:\n  hosts: [\n", "hosts.yml:", "correct the file it names"),
+        ("all:\n  hosts: [\n", "hosts.yml", "correct the file it names"),
     ],
 )
 def test_why_an_inventory_is_not_read_is_said_with_each_ansible(

@@ -162,8 +162,9 @@ def test_a_lost_gpu_is_one_and_hides_no_other(program: Path, tmp_path: Path) -> 
 @each_version
 def test_a_gpu_whose_links_are_not_listed_is_named(program: Path, tmp_path: Path) -> None:
     smi, host = simulated(program, tmp_path, "3 x h100-80gb-hbm3")
+    known = smi.state.read_text()
     for line, unlisted in (("1 Field.91 0", ["GPU 1"]), ("1 Name !999", ["GPU 1", "GPU 2"])):
-        smi.write(line)
+        smi.state.write_text(f"{line}\n{known}")
         found = [each for each in judged(smi.recorded(host), "3 x h100-80gb-hbm3") if each.check == "nvlink_active"]
         assert [each.subject for each in found if each.status is Status.UNKNOWN] == unlisted
         assert not any(each.status is Status.FAILED for each in found)
