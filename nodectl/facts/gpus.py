@@ -384,7 +384,7 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
     """Each link's state, and its error counters where those could be read too."""
     done = entry(recording, _STATE.key, in_part=True)
-    if done.exit_status and not re.search(r"^GPU \d+:", done.stdout, re.MULTILINE):
+    if done.exit_status and not _LISTED.search(done.stdout):
         output(recording, _STATE.key)  # raises its reason
     if not done.stdout.strip():
         # some GPUs without NVLink print nothing at all, others that they have none
