@@ -120,14 +120,17 @@ def connection() -> tuple[str, str]:
             with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
                 head, _bracket, rest = text.read().rpartition(")")
             with open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as text:
-                cmdline = text.read()
+                programs = [os.path.basename(word) for word in text.read().split("\0")[:3]]
         except OSError:
             break
         name, fields = head.partition("(")[2], rest.split()
         if name.startswith("sshd"):
             return str(pid), fields[19]
-        if "ansible" in cmdline.replace("\0", " "):
+        # not a shell or an editor whose arguments speak of ansible: it outlives the play
+        if any(program == "ansible" or program.startswith("ansible-") for program in programs):
             nearest = (str(pid), fields[19])
+        elif nearest[0] != "0":
+            break
         pid = int(fields[1])
     return nearest
 
