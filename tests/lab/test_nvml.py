@@ -61,6 +61,11 @@ class Simulated:
         argv = ["nvidia-smi", *words]
         return subprocess.run(argv, capture_output=True, text=True, env=self.env, check=False, timeout=60)
 
+    def answer(self, argv: list[str]) -> tuple[int, str, str]:
+        """What a module's runner returns for this command line of nvidia-smi."""
+        done = self.run(*argv[1:])
+        return done.returncode, done.stdout, done.stderr
+
     def recorded(self, base: Recording) -> Recording:
         """The recording with what this nvidia-smi prints."""
         entries: dict[str, Entry] = {}
@@ -292,10 +297,7 @@ def test_the_role_sets_each_once_and_restores_it(
     smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
 
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        done = smi.run(*argv[1:])
-        return done.returncode, done.stdout, done.stderr
-
+    run = smi.answer
     wanted = {"persistence": False, "power_limit_w": 500, "clocks": "2619,345", "ecc": False, "mig": True}
     wanted |= {"compute_mode": "Exclusive_Process"}
     before = {gpu["uuid"]: gpu_hw.settings(gpu) for gpu in gpu_hw.gpus(run) or ()}
@@ -324,10 +326,7 @@ def test_the_role_reports_a_gpu_that_it_cannot_set(
     smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
 
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        done = smi.run(*argv[1:])
-        return done.returncode, done.stdout, done.stderr
-
+    run = smi.answer
     smi.write(line)
     before = smi.values(1)
     try:
