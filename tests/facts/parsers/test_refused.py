@@ -66,6 +66,13 @@ REFUSED = {
         ("-- Нет записей --\n", "it printed no log: -- "),
     ],
     "fabricmanager-log": [("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's")],
+    "ibdev2netdev": [
+        ("mlx5_0 port 1 ==> ib", "line 1.*cut"),
+        ("mlx5_0 port 1", "line 1.*cut"),
+        ("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 <==", "line 2.*cut"),
+        ("0000:0c:00.0 mlx5_0 (MT4123 - M) CX fw 20.35 port 1 (ACTIVE) ==> ib0 (U", "line 1.*cut"),
+        ("0000:0c:00.0 mlx5_0 (MT4123 - M) CX fw 20.35 port", "line 1.*cut"),
+    ],
     "ibnetdiscover": [
         ("src/ibnetdisc.c:803; can't open MAD port ((null):0)", "can't open MAD port"),
         ("/usr/sbin/ibnetdiscover: iberror: failed: discover failed", "discover failed"),

@@ -14,6 +14,7 @@ from tests.facts.parsers.tool_outputs import PARSERS, SAMPLES
 
 TOOLS = {
     "ib_": "perftest",
+    "ibdev2netdev-": "ibdev2netdev",
     "ibnetdiscover-": "ibnetdiscover",
     "ibstat-": "ibstat",
     "ibv_devinfo": "ibv-devinfo",
