@@ -17,7 +17,7 @@ _HEAD = (
 # drivers before 2013 print no state of the interface
 _ROW = re.compile(rf"{_HEAD}==>\s+(?P<netdev>\S{{1,64}})\s+\((?P<link>Up|Down|NA|)\)\s*(?:#.*)?")
 _OLD_ROW = re.compile(rf"{_HEAD}<===>\s+(?P<netdev>\S{{1,64}})\s*")
-_BEGINS_AS_ROW = re.compile(r"\s*[\w.-]{1,64}\s+port\s+\d{1,3}(?:\s+[=<]|\s*$)|.{0,600} fw \S{1,64}(?: port|\s*$)|.*==>")
+_BEGINS_AS_ROW = re.compile(r"\s*[\w.-]{1,64}\s+port\s+\d{1,3}(?:\s+[=<]|\s*$)|.* fw \S{1,64}(?: port|\s*$)|.*==>")
 _FAILURE = re.compile(r"[Cc]ommand not found|No such file")
 
 
