@@ -78,10 +78,7 @@ _HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfi
 
 @dataclass(frozen=True, slots=True)
 class DeepSpeed:
-    """DeepSpeed as a job imports it, and the two files that it reads.
-
-    The package as imported, and the texts of its files; None if there is none.
-    """
+    """DeepSpeed as a job imports it, and the texts of the two files that it reads; None if there is none."""
 
     package: Imported
     config: str | None
@@ -118,10 +115,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The launcher that nodectl deployed: whether it runs, and has the torchrun that it starts.
-
-    Why the launcher does not run, and why torchrun cannot be started; empty if they do.
-    """
+    """The launcher that nodectl deployed: why it does not run, and why torchrun cannot be started; empty if they do."""
 
     error: str
     torchrun_error: str

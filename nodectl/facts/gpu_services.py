@@ -22,10 +22,9 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 
 @dataclass(frozen=True, slots=True)
 class DcgmHealth:
-    """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
+    """DCGM's own watches (`dcgmi health --check`): its word on the whole, and each complaint.
 
-    `overall` is DCGM's word, empty where its host engine runs and watches nothing; `complaints` are the lines below it
-    that are no heading.
+    `overall` is empty if its host engine runs and watches nothing; `complaints` are without headings.
     """
 
     overall: str
@@ -160,10 +159,7 @@ _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware
 
 @dataclass(frozen=True, slots=True)
 class FabricManager:
-    """NVSwitch's fabric manager: its version, and the state of its unit.
-
-    The installed program's version, and its unit's state; None without systemd.
-    """
+    """NVSwitch's fabric manager: its version, and the state of its unit; None without systemd."""
 
     version: str
     unit_state: str | None = None

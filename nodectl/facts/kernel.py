@@ -193,10 +193,7 @@ _CHOICES = {"transparent_hugepage", "transparent_hugepage_defrag"}
 
 @dataclass(frozen=True, slots=True)
 class KernelKnobs:
-    """Settings of the kernel that are no sysctl: huge pages, governors, SMT, IOMMU, taint, command line.
-
-    `governors` counts the CPUs of each frequency governor.
-    """
+    """Kernel settings that are no sysctl: huge pages, CPUs by governor, SMT, IOMMU, taint, command line."""
 
     cmdline: str | None = None
     transparent_hugepage: str | None = None
@@ -228,13 +225,10 @@ def _parse_kernel_knobs(text: str) -> KernelKnobs:
         raise UnknownError("kernel-knobs: nothing was shown")
     typed: dict[str, Any] = {name: values[name] for name in values.keys() & set(KernelKnobs.__slots__)}
     typed |= {name: whole(typed[name]) for name in typed.keys() & _COUNTS}
-    typed |= {name: _chosen(typed[name]) for name in typed.keys() & _CHOICES}
+    typed |= {
+        name: (typed[name].partition("[")[2].partition("]")[0] or typed[name]) for name in typed.keys() & _CHOICES
+    }
     return KernelKnobs(governors=governors, **typed)
-
-
-def _chosen(text: str) -> str:
-    """Return the choice in brackets: `always [madvise] never` is madvise."""
-    return text.partition("[")[2].partition("]")[0] or text
 
 
 def _kernel_knobs_words(knobs: KernelKnobs) -> str:

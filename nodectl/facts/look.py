@@ -56,10 +56,9 @@ _NOT_ASKED = "not asked: "
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The tools that did not end in time or printed without end, and the commands that were not run for it.
+    """The tools that did not end in time or printed without end (`floods`), and the commands not run for it.
 
     `tools`: each with how long it was waited for and the keys of its commands; `no_time`: keys for want of time.
-    `floods`: the names among them that printed without end.
     """
 
     tools: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
@@ -139,10 +138,7 @@ exit "${{ended:-{_ABSENT}}}"
 
 @dataclass(frozen=True, slots=True)
 class SiteRun:
-    """One check's end: its exit status, what it printed, and the last line of what it complained of.
-
-    `why` says what kept it from answering; empty if it answered.
-    """
+    """One check's end: its exit status, output, last line of complaint, and why it did not answer; empty if it did."""
 
     exit_status: int
     text: str

@@ -85,21 +85,16 @@ def _interface(row: Any) -> Interface:
             master=row.get("master"),
             mtu_max=row.get("max_mtu") or None,
             bond_mode=(link.get("info_data") or {}).get("mode") if link.get("info_kind") == "bond" else None,
-            counters=_counters(row.get("stats64") or row.get("stats") or {}),
+            counters={
+                f"{way}_{name}": value
+                for way in ("rx", "tx")
+                for name, value in (row.get("stats64") or row.get("stats") or {}).get(way, {}).items()
+                if isinstance(value, int)
+            },
         )
         return Interface(row["ifindex"], nic)
     except (KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"ip: interface {str(row)[:200]!r}: {error!r}") from error
-
-
-def _counters(stats: Any) -> dict[str, int]:
-    """Return `rx_errors`, `tx_dropped`: both directions in one mapping."""
-    return {
-        f"{way}_{name}": value
-        for way in ("rx", "tx")
-        for name, value in stats.get(way, {}).items()
-        if isinstance(value, int)
-    }
 
 
 def _read_nics(recording: Recording) -> dict[str, Nic]:
@@ -164,8 +159,8 @@ class NicQueues:
 class NicSetup:
     """Ring sizes and interrupts of the interfaces that are devices on the PCI bus, and what is set again at boot.
 
-    The interfaces' queues; whether irqbalance moves interrupts; the settings that a boot applies, None without any.
-    `systemd` is false if no systemd runs, so that nothing can be set again at boot.
+    `balanced`: irqbalance moves interrupts; `boot` are the settings that a boot applies, None without any. Without
+    `systemd` nothing can be set again at boot.
     """
 
     queues: Mapping[str, NicQueues]
@@ -234,10 +229,7 @@ class InterfaceFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowControl:
-    """Settings that keep RoCE from losing packets: priorities with pause frames (PFC), congestion marks (ECN).
-
-    The Ethernet interfaces of RDMA devices by name.
-    """
+    """Settings that keep RoCE from losing packets, by interface: pause frames (PFC), congestion marks (ECN)."""
 
     interfaces: Mapping[str, InterfaceFlow]
 

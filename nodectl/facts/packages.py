@@ -60,10 +60,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Packages of NVIDIA and of RDMA that are installed, by dpkg or rpm, with what keeps them at their version.
-
-    Hold those that are wholly installed, by name.
-    """
+    """Packages of NVIDIA and of RDMA that are wholly installed, by name, with what keeps them at their version."""
 
     installed: Mapping[str, Package]
 
@@ -184,10 +181,8 @@ class Tree:
 class DriverBuild:
     """Reasons why an installed NVIDIA driver is not loaded, now or after a reboot.
 
-    The running `kernel`, and what DKMS has of the driver: a tree for each version, also of drivers before.
-
-    `with_module` are the kernels that have a module of the driver, whoever built it; `next_kernel` is the one that the
-    next boot starts, empty where /boot has none (a container's kernel is its host's).
+    `trees` are DKMS', also of drivers before; `with_module` the kernels that have a module of the driver, whoever built
+    it; `next_kernel` is the one that the next boot starts, empty where /boot has none (a container's is its host's).
     """
 
     kernel: str
@@ -242,10 +237,7 @@ _PATHS = (f"{RECORDS}/runs", GPU_RECORD, *LIMITS, *SERVICES, *(path for paths in
 
 @dataclass(frozen=True, slots=True)
 class RoleFiles:
-    """Files by which nodectl's roles have a boot set things again: those that are still there.
-
-    The paths that are there, the services that a boot starts, and whether systemd runs.
-    """
+    """Files by which nodectl's roles have a boot set things again, the services that a boot starts, and systemd."""
 
     present: frozenset[str]
     enabled: frozenset[str]

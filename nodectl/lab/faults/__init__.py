@@ -87,10 +87,6 @@ class Fault:
         return f"{way}{', load' if self.load else ''}"
 
 
-def _declared() -> dict[str, Fault]:
-    return {fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS}
-
-
 def kinds_table() -> str:
     """Return the kinds for people: a line each, with the way in which it comes about."""
     width = max(map(len, FAULTS))
@@ -157,4 +153,4 @@ def _fault(kind: str) -> Fault:
 
 
 # last: the modules import the declaration above
-FAULTS = _declared()
+FAULTS = {fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS}
