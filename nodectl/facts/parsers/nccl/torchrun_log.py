@@ -113,7 +113,7 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
     roots = [failure for failure in failures if failure["is_root"]]
     first = min(roots, key=lambda failure: failure.get("time", "~"), default=None)
     return TorchrunLog(
-        first and _worker(first),
+        _worker(first) if first else None,
         tuple(_worker(failure) for failure in failures if failure is not first),
         (*watchdog.values(), *stuck.values()),
         next(iter(rendezvous), None),
