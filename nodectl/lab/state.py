@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from nodectl.common.documents import values_of
 from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 from nodectl.common.spelling import meant
@@ -169,10 +170,11 @@ class LabFolder:
     def read(self) -> LabState | None:
         """Return the journal, or None if there is no lab; LabError if it cannot be read."""
         try:
-            return _from_json(json.loads(self.journal.read_text(encoding="utf-8")))
+            (state,) = values_of(LabState, [json.loads(self.journal.read_text(encoding="utf-8"))])
+            return state
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise LabError(f"{self.journal} is damaged: {error}", "`nodectl lab down` cleans up without it") from error
 
     def write(self, state: LabState) -> LabState:
@@ -208,11 +210,6 @@ def with_fault(state: LabState, fault: FaultRecord) -> LabState:
     return replace(state, faults=(*others, fault))
 
 
-def without_fault(state: LabState, fault: FaultRecord) -> LabState:
-    """`state` after the fault was undone: without its record."""
-    return replace(state, faults=tuple(f for f in state.faults if f != fault))
-
-
 def _start_time(pid: int) -> int:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -222,19 +219,3 @@ def _start_time(pid: int) -> int:
     if state in "ZX":
         raise ProcessLookupError(pid)
     return int(rest[18])
-
-
-def _from_json(document: dict[str, Any]) -> LabState:
-    hosts = (HostRecord(**{**host, "process": _process(host["process"])}) for host in document["hosts"])
-    values = {
-        "spec": LabSpec(**document["spec"]),
-        "hosts": tuple(hosts),
-        "wire": _process(document["wire"]),
-        "faults": tuple(FaultRecord(**fault) for fault in document["faults"]),
-        "former_loops": tuple(document["former_loops"]),
-    }
-    return LabState(**{**document, **values})
-
-
-def _process(document: dict[str, int] | None) -> Process | None:
-    return Process(**document) if document else None
