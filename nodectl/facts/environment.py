@@ -85,18 +85,16 @@ class DeepSpeed:
     hostfile: str | None
 
 
-def _read_deepspeed(recording: Recording) -> DeepSpeed:
-    package = read_import(recording, "deepspeed")
-    return DeepSpeed(package, file_text(recording, _CONFIG.key), file_text(recording, _HOSTFILE.key))
-
-
 DEEPSPEED_FACT = Fact(
     "deepspeed",
     lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
-    _read_deepspeed,
+    lambda recording: DeepSpeed(
+        read_import(recording, "deepspeed"), *(file_text(recording, each.key) for each in (_CONFIG, _HOSTFILE))
+    ),
     lambda value: value.package.error or f"deepspeed {value.package.version}",
     row=506,
     occasion="verify",
+    about="DeepSpeed as a job imports it, and the texts of the two files that it reads.",
 )
 
 
@@ -213,8 +211,11 @@ def _run_error(status: str, text: str) -> str:
     return "headers and library are of two versions" if len(versions) > 1 else ""
 
 
-def _nccl_tests_words(tests: NcclTests) -> str:
-    return ", ".join(build.program for build in tests.builds) or "not built"
-
-
-NCCL_TESTS_FACT = Fact("nccl_tests", _commands, _read_nccl_tests, _nccl_tests_words, row=509, occasion="verify")
+NCCL_TESTS_FACT = Fact(
+    "nccl_tests",
+    _commands,
+    _read_nccl_tests,
+    lambda tests: ", ".join(build.program for build in tests.builds) or "not built",
+    row=509,
+    occasion="verify",
+)

@@ -80,11 +80,13 @@ def _read_kernel(recording: Recording) -> Kernel:
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 
 
-def _kernel_words(kernel: Kernel) -> str:
-    return f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}"
-
-
-KERNEL_FACT = Fact("kernel", (_UNAME, _OS_RELEASE), _read_kernel, _kernel_words, row=300)
+KERNEL_FACT = Fact(
+    "kernel",
+    (_UNAME, _OS_RELEASE),
+    _read_kernel,
+    lambda kernel: f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}",
+    row=300,
+)
 
 
 _BOOT_COMMAND = Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True)
@@ -128,16 +130,13 @@ class Modules:
 
 
 def _parse_modules(text: str) -> Modules:
-    names = [_name(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    names = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _ROW.match(line):
+            names.append(match[1].replace("-", "_"))
+        elif line.strip():  # a module that stands in no line counts as not loaded
+            raise ParseError(f"/proc/modules line {number}: {line[:120]!r}")
     return Modules(tuple(sorted(names)))
-
-
-def _name(number: int, line: str) -> str:
-    match = _ROW.match(line)
-    if match is None:
-        # a module that stands in no line counts as not loaded
-        raise ParseError(f"/proc/modules line {number}: {line[:120]!r}")
-    return match[1].replace("-", "_")
 
 
 MODULES_FACT = text_fact(

@@ -198,7 +198,8 @@ def _run(entry: Entry) -> SiteRun:
 
 
 def _why(entry: Entry, complaint: str) -> str:
-    status, limit_s = entry.exit_status, _limit_s(entry)
+    status, limit = entry.exit_status, entry.argv[5] if len(entry.argv) > 5 else ""
+    limit_s = int(limit) if re.fullmatch(r"[0-9]{1,4}", limit) else 0
     if lacks_program(entry):
         reason = entry.stderr.partition(f"{_NOT_HERE}: ")[2].strip()
         return f"it could not be sent to the host{': ' if reason else ''}{reason}"
@@ -212,11 +213,6 @@ def _why(entry: Entry, complaint: str) -> str:
     if status is None or entry.cut:
         return "its output was cut"
     return "" if 0 <= status <= 3 else _ended(status, complaint)
-
-
-def _limit_s(entry: Entry) -> int:
-    limit = entry.argv[5] if len(entry.argv) > 5 else ""
-    return int(limit) if re.fullmatch(r"[0-9]{1,4}", limit) else 0
 
 
 def _ended(status: int, complaint: str) -> str:

@@ -193,15 +193,11 @@ def _sizes(text: str) -> dict[str, int]:
     return {_RINGS[name]: int(size) for name, size in pairs if name in _RINGS and int(size)}
 
 
-def _nic_setup_words(setup: NicSetup) -> str:
-    return "; ".join(f"{nic.name}: {len(nic.interrupts)} interrupts" for nic in setup.queues.values()) or "none"
-
-
 NIC_SETUP_FACT = Fact(
     "nic_setup",
     (script("nic-queues", hardware=True), script("nic-boot", _BOOT, waits=True)),
     _read_nic_setup,
-    _nic_setup_words,
+    lambda setup: "; ".join(f"{nic.name}: {len(nic.interrupts)} interrupts" for nic in setup.queues.values()) or "none",
     row=201,
     occasion="live",
 )
@@ -224,7 +220,9 @@ class InterfaceFlow:
 
     def __str__(self) -> str:
         named = (("PFC", self.pfc), ("ECN notified", self.notifies), ("ECN reacting", self.reacts))
-        return ", ".join(f"{name} {_numbers(values)}" for name, values in named if values is not None)
+        return ", ".join(
+            f"{name} {','.join(map(str, values)) or 'off'}" for name, values in named if values is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +230,6 @@ class FlowControl:
     """Settings that keep RoCE from losing packets, by interface: pause frames (PFC), congestion marks (ECN)."""
 
     interfaces: Mapping[str, InterfaceFlow]
-
-
-def _numbers(values: tuple[int, ...]) -> str:
-    return ",".join(map(str, values)) or "off"
 
 
 def _parse_flow_control(text: str) -> FlowControl:

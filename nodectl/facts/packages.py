@@ -150,15 +150,11 @@ def _parse_nvidia_repository(text: str) -> NvidiaRepository:
     )
 
 
-def _nvidia_repository_words(repository: NvidiaRepository) -> str:
-    return f"{counted(len(repository.sources), 'source')}, {counted(len(repository.candidates), 'candidate')}"
-
-
 NVIDIA_REPOSITORY_FACT = text_fact(
     "nvidia_repository",
     script("nvidia-repository"),
     _parse_nvidia_repository,
-    _nvidia_repository_words,
+    lambda found: f"{counted(len(found.sources), 'source')}, {counted(len(found.candidates), 'candidate')}",
     absent="neither apt nor dnf there",
     row=509,
     occasion="verify",
