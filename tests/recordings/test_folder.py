@@ -198,10 +198,6 @@ class TestHostile:
         assert sum(len(each.stdout) for each in found.values()) == 2 * CAP_BYTES
         assert [found[f"k{number}"].cut for number in range(4)] == [False, False, True, True]
 
-    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
-        (tmp_path / "odd.out").write_bytes(b"\xff\0\x1b]0;x\x07<script>")
-        assert read_host(tmp_path, "a", "r").entries["odd"].stdout == "\ufffd\x1b]0;x\x07<script>"
-
     @pytest.mark.parametrize(
         "index", ["{", "[1]", '[{"key": 1}]', '{"a": 1}', "[" * 100_000, '[{"key": "a", "exit_status": "0"}]',
                   '[{"key": "a", "duration_s": "x"}]', '[{"key": "a", "time": "yesterday"}]', '[{"argv": []}]']
