@@ -71,12 +71,6 @@ class TestRoundTrip:
         assert sorted(path.name for path in (tmp_path / "gpu01").iterdir()) == ["a.out", "index.json"]
         assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu01", "gpu02", "recording.yml"]
 
-    def test_what_a_killed_run_left_is_taken_away(self, tmp_path: Path) -> None:
-        prepare(tmp_path, {})
-        (tmp_path / ".draft-x").mkdir()
-        prepare(tmp_path, {})
-        assert [path.name for path in tmp_path.iterdir()] == ["recording.yml"]
-
     def test_a_folder_that_is_something_else_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("…")
         with pytest.raises(UsageError, match="no recording"):
@@ -251,11 +245,6 @@ def test_patterns(pattern: str | None, chosen: tuple[str, ...]) -> None:
 def test_a_pattern_of_nobody_is_told(pattern: str) -> None:
     with pytest.raises(InventoryError, match="no host of the recording"):
         select(NAMES, pattern)
-
-
-def test_a_regular_expression_that_is_none_is_told() -> None:
-    with pytest.raises(UsageError, match="--limit"):
-        select(NAMES, "~(")
 
 
 def test_a_replay_reads_what_is_asked_and_no_more(tmp_path: Path) -> None:
