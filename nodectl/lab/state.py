@@ -89,11 +89,23 @@ class LabState:
         raise UsageError(f"the lab has no host '{name}'", f"{hint}its hosts are {names}")
 
 
-@dataclass(frozen=True, slots=True)
 class LabFolder:
-    """Hold where one lab lives, and the names that follow from it."""
+    """The folder of one lab, and the names that follow from it."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        # eight hex digits that tell this lab from those in other folders
+        lab_id = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+        # the one interface that the lab has in the machine's own network, and its control group
+        self.uplink, self.cgroup = f"nl-{lab_id}", f"nodectl-lab-{lab_id}"
+        self.journal = path / "lab.json"
+        self.switch = path / "switch.net"  # the network namespace that holds the bridge
+        self.base = path / "base"  # the read-only layer that all hosts share (a small tmpfs)
+        self.store = path / "hosts"  # one folder a host with what it has written
+        self.shared = path / "shared"  # every host can write it, as storage on the network
+        self.inventory = path / "inventory.yml"
+        self.known_hosts, self.ssh_config = path / "known_hosts", path / "ssh_config"
+        self.client_key = path / "id_ed25519"  # the operator's private key for the hosts
 
     @classmethod
     def named(cls, name: str) -> "LabFolder":
@@ -101,71 +113,6 @@ class LabFolder:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
             raise UsageError(f"'{name}' is no name for a lab", "use lower-case letters, digits and dashes")
         return cls((state_dir() / "lab" / name).resolve())
-
-    @property
-    def name(self) -> str:
-        """The lab's name, which is that of its folder."""
-        return self.path.name
-
-    @property
-    def lab_id(self) -> str:
-        """Eight hex digits that tell this lab from those in other folders."""
-        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
-
-    @property
-    def uplink(self) -> str:
-        """The one interface that the lab has in the machine's own network."""
-        return f"nl-{self.lab_id}"
-
-    @property
-    def cgroup(self) -> str:
-        """The name of the lab's control group."""
-        return f"nodectl-lab-{self.lab_id}"
-
-    @property
-    def journal(self) -> Path:
-        """Return the file of the lab's state."""
-        return self.path / "lab.json"
-
-    @property
-    def switch(self) -> Path:
-        """The network namespace that holds the bridge, as a file."""
-        return self.path / "switch.net"
-
-    @property
-    def base(self) -> Path:
-        """The read-only layer that all hosts share (a small tmpfs)."""
-        return self.path / "base"
-
-    @property
-    def store(self) -> Path:
-        """One folder a host with what it has written."""
-        return self.path / "hosts"
-
-    @property
-    def shared(self) -> Path:
-        """The folder that every host of the lab can write, as storage on the network."""
-        return self.path / "shared"
-
-    @property
-    def inventory(self) -> Path:
-        """Return the lab's Ansible inventory."""
-        return self.path / "inventory.yml"
-
-    @property
-    def known_hosts(self) -> Path:
-        """Return the file of the hosts' keys."""
-        return self.path / "known_hosts"
-
-    @property
-    def ssh_config(self) -> Path:
-        """Return the file that `ssh -F` takes."""
-        return self.path / "ssh_config"
-
-    @property
-    def client_key(self) -> Path:
-        """Return the operator's private key for the hosts."""
-        return self.path / "id_ed25519"
 
     def read(self) -> LabState | None:
         """Return the journal, or None if there is no lab; LabError if it cannot be read."""

@@ -153,4 +153,6 @@ def _fault(kind: str) -> Fault:
 
 
 # last: the modules import the declaration above
-FAULTS = {fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS}
+FAULTS: dict[str, Fault] = {
+    fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS
+}
