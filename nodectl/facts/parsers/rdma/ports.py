@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from nodectl.facts.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
+from nodectl.facts.parsers.rdma.labelled import (
+    LINK_LAYERS,
+    Block,
+    first_match,
+    is_cut_label,
+    labelled,
+    nothing_found,
+    rows_of,
+)
 from nodectl.facts.parsers.text import Line, unreadable
 
 T = TypeVar("T")
@@ -41,10 +49,10 @@ class Port:
     port: int
     state: str | None = labelled(Block.text, "State", _STATES)
     physical_state: str | None = labelled(Block.text, "Physical state", _PHYSICAL_STATES)
-    rate_gbit_s: float | None = labelled(Block.number, "Rate", r"(\S+)(?: \(FDR10\))?")
+    rate_gbit_s: float | None = labelled(Block.number, "Rate")
     lid: int | None = labelled(Block.whole, "Base lid")
     sm_lid: int | None = labelled(Block.whole, "SM lid")
-    link_layer: str | None = labelled(Block.link_layer, "Link layer")
+    link_layer: str | None = labelled(Block.text, "Link layer", LINK_LAYERS)
     guid: str | None = labelled(Block.guid, "Port GUID")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
@@ -135,7 +143,7 @@ class DevicePort:
     state: str | None = labelled(Block.text, "state")
     max_mtu_bytes: int | None = labelled(Block.whole, "max_mtu")
     active_mtu_bytes: int | None = labelled(Block.whole, "active_mtu")
-    link_layer: str | None = labelled(Block.link_layer, "link_layer")
+    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
     lid: int | None = labelled(Block.whole, "port_lid")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
