@@ -8,13 +8,10 @@ from dataclasses import field, fields
 from functools import cache
 from typing import Any, TypeVar
 
-from nodectl.errors import ParseError
 from nodectl.facts.parsers.text import Line, is_refused, lines_of, unreadable, untagged
 
 # longer lines are no tool's rows, and keep patterns from walking over megabytes
 _LONGEST_ROW = 4096
-_SHOWN_CHARS = 200
-_ANYTHING = re.compile(r"\S")
 _WHOLE = re.compile(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}")
 _NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?)(?: \(\w{1,20}\))?")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
@@ -31,13 +28,6 @@ def rows_of(text: str, tool: str) -> Iterator[Line]:
 def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> str | None:
     """Return the first line in which `pattern` is found, without the space around it."""
     return next((line.text.strip() for line in lines if pattern.search(line.text)), None)
-
-
-def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
-    """Return the error for output without what the tool prints: quotes why it failed, else if it begins."""
-    lines = list(lines)
-    reason = first_match(lines, failure) or first_match(lines, _ANYTHING) or "one overlong line"
-    return ParseError(f"{tool}: no {missing}: {reason[:_SHOWN_CHARS]!r}")
 
 
 def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any:

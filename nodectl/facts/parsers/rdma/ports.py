@@ -14,10 +14,9 @@ from nodectl.facts.parsers.rdma.labelled import (
     first_match,
     is_cut_label,
     labelled,
-    nothing_found,
     rows_of,
 )
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 T = TypeVar("T")
 _Ports = list[tuple[int, Block]]
@@ -95,7 +94,7 @@ def parse_ibstat(text: str) -> Ibstat:
         elif adapters:
             _put(adapters[-1], line)
     if not adapters:
-        raise nothing_found(IBSTAT_TOOL, "adapter", lines, _FAILURE)
+        raise foreign(IBSTAT_TOOL, lines, "no adapter", _FAILURE)
     read = tuple(_read(Adapter, Port, *adapter) for adapter in adapters)
     return Ibstat(read, first_match(lines, _FAILURE))
 
@@ -181,7 +180,7 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
         elif devices:
             _ibv_devinfo_put(devices[-1], line)
     if not devices:
-        raise nothing_found(_PROGRAM, "device", lines, _IBV_DEVINFO_FAILURE)
+        raise foreign(_PROGRAM, lines, "no device", _IBV_DEVINFO_FAILURE)
     read = tuple(_read(Device, DevicePort, *device) for device in devices)
     return IbvDevinfo(read, first_match(lines, _IBV_DEVINFO_FAILURE))
 
