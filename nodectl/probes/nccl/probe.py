@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nodectl.common.counting import counted
@@ -36,7 +37,7 @@ from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
-from nodectl.probes.schedule import Pace, by_machine, together, turns
+from nodectl.probes.schedule import by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
 from nodectl.profiles.links import ring
@@ -126,11 +127,9 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if first:
         note(f"nccl: each host by itself first: {_cases_text(first)}")
         first_options = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
-        result += _round(transport, node_groups(fleet), replace(first, options=first_options), note)
-    pace = Pace(NAME, len(rounds), note, cost_s(amount))
-    for number, groups in enumerate(rounds, start=1):
-        result += _round(transport, groups, run, note)
-        pace.done(number)
+        result += _round(transport, node_groups(fleet), replace(first, options=first_options))
+    for groups in rounds:
+        result += _round(transport, groups, run)
     if options.scope == "all":
         result = without_shared_blame(result, run.every)
     if options.scope == "pairs":
@@ -227,14 +226,12 @@ def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
     return f"{counted(count, 'host')} together", [[group_of(fleet.ready, fleet.backend)]]
 
 
-def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) -> ProbeResult:
-    def one(group: Group) -> ProbeResult:
-        return measure_group(transport, group, run)
-
+def _round(transport: Transport, groups: Sequence[Group], run: Run) -> ProbeResult:
+    one = partial(measure_group, transport, run=run)
     if run.options.by_itself:
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
-        return by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))
+        return by_machine(transport, able, one, run.options.forks)
     return together(transport, groups, one)
 
 
@@ -249,7 +246,7 @@ def _blame(
         if not has_time(only, _cost_s(Amount(run.repetitions, run.duration_s), 1)):
             return ProbeResult()
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
-        return _round(transport, groups, once, note)
+        return _round(transport, groups, once)
 
     slow, again = blamed(first, measure, switches, note, least_effect(fleet.ready))
     return again + ProbeResult(findings=slow)
