@@ -26,7 +26,7 @@ from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.each import Node
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.schedule import Pace, by_machine, turns
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
 
@@ -96,8 +96,7 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     def measure(one: Node) -> ProbeResult:
         return _measure(transport, one, options, amount, left_s / in_turn - _START_S, note)
 
-    pace = Pace(NAME, in_turn, note)
-    result = by_machine(transport, ready, measure, options.forks, pace)
+    result = by_machine(transport, ready, measure, options.forks)
     return marked(ProbeResult(result.measurements, (*findings, *result.findings)), options)
 
 

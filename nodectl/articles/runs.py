@@ -31,8 +31,6 @@ _SOURCES = {
     "total_s": "timed_s",
     "gpu_use_percent": "gpu_utilisation",
     "network_gbit_s": "net_bytes_per_step",
-    "held_out_loss": "held_out_loss",
-    "last_loss": "last_loss",
 }
 
 
@@ -41,7 +39,7 @@ class Run:
     """One run; None for what it does not tell, with the reason in `missing`.
 
     `conditions` have the names of claims, `course` what must be equal for two runs to be the same training.
-    `network_gbit_s` is what one host sent; `curve` has the seconds of training and the loss then.
+    `network_gbit_s` is what one host sent.
     """
 
     what: str
@@ -50,9 +48,6 @@ class Run:
     total_s: float | None = None
     gpu_use_percent: float | None = None
     network_gbit_s: float | None = None
-    last_loss: float | None = None
-    held_out_loss: float | None = None
-    curve: tuple[tuple[float, float], ...] = ()
     conditions: Mapping[str, object] = field(default_factory=dict)
     course: Mapping[str, object] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -127,8 +122,6 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         "network_gbit_s": "one host: nothing crosses the network" if hosts < 2 else "the run did not count it",
         "total_s": "the run does not tell it",
         "step_s": "no step after the warm-up",
-        "held_out_loss": "no samples were held out (--held-out)",
-        "last_loss": "the run does not tell it",
     }
     missing |= {
         field: f"no figure: {reason}" for field, name in _SOURCES.items() if (reason := _no_figure(given, name))
@@ -151,9 +144,6 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         gpu_use_percent=None if use is None else 100 * use,
         network_gbit_s=None if sent_s is None or hosts < 2 else 8 * sent_s / hosts / 1e9,
         conditions={name: _plain(value) for name, value in conditions.items() if value is not None},
-        last_loss=_number(given, "last_loss"),
-        held_out_loss=_number(given, "held_out_loss"),
-        curve=_curve(given.get("losses")),
         course=_course(given),
         missing=missing,
     )
@@ -168,13 +158,6 @@ def _course(given: Mapping[str, Any]) -> dict[str, object]:
     elif isinstance(compression, dict) and compression.get("kind"):
         course |= {"compress": compression["kind"], "error_feedback": compression.get("error_feedback", False)}
     return {_word(name): _plain(value) for name, value in course.items()}
-
-
-def _curve(given: object) -> tuple[tuple[float, float], ...]:
-    """(seconds, loss) as far as both are figures, in the order of time."""
-    rows = given if isinstance(given, list) else []
-    points = [(_figure(row[0]), _figure(row[1])) for row in rows if isinstance(row, list) and len(row) == 2]
-    return tuple(sorted((at, loss) for at, loss in points if at is not None and loss is not None))
 
 
 def _number(given: Mapping[str, Any], name: str) -> float | None:

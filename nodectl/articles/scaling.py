@@ -19,7 +19,7 @@ from nodectl.articles.comparing import (
     ratios,
     told_median,
 )
-from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, rate_of
+from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, ranks_of, rate_of, usual_arguments
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
 from nodectl.common.units import digits
@@ -31,14 +31,8 @@ SCALING, MODES = "bench scaling", "bench modes"
 # above this the baseline was no baseline
 _MOST_EFFICIENCY = 1.05
 _FEW_HOSTS = 8
-_PRESETS = {"resnet50": "article-3", "llm": "article-4", "transformer": "article-0"}
-# what two processors do in seconds; a GPU gets the article's preset
-_SMALL = {
-    "resnet50": ("--layers=18", "--batch=8"),
-    "llm": ("--layers=2", "--hidden=64", "--intermediate=172", "--heads=4", "--seq=64", "--batch=4"),
-    "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
-}
-_STEPS = {"cpu": 12, "cuda": 40}
+# steps between two lines, which nobody reads
+_NEVER = 10**6
 _SAME_PROGRAM = (
     "the same program as single on this device: nn.DataParallel shares a batch among GPUs, and calls the model"
 )
@@ -48,7 +42,7 @@ _CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Hold what is to be run; None and nothing if the program's usual counts."""
+    """Hold what is to be run; None and nothing if the program's usual counts. A run ends by `steps` or `seconds`."""
 
     program: str
     parallel: tuple[str, ...] = ("ddp",)
@@ -56,6 +50,7 @@ class Wish:
     batch: int | None = None
     accumulation: int | None = None
     steps: int | None = None
+    seconds: float | None = None
     arguments: tuple[str, ...] = ()
 
 
@@ -147,17 +142,17 @@ def _arguments(
     wish: Wish, device: str, parallel: str, *, batch: int | None, accumulation: int | None
 ) -> tuple[str, ...]:
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
-    steps = wish.steps or _STEPS[device]
     usual = usual_arguments(wish.program, device)
-    chosen = "auto" if parallel in _CUTS else parallel
-    given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": chosen}
+    given = {
+        "batch": batch,
+        "accumulation": accumulation,
+        "steps": wish.steps,
+        "seconds": wish.seconds,
+        "log-every": _NEVER,
+        "parallel": "auto" if parallel in _CUTS else parallel,
+    }
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return (*usual, *row, "--no-resume", *wish.arguments)
-
-
-def usual_arguments(program: str, device: str) -> tuple[str, ...]:
-    """Return what a program runs with if nobody chose: the article's preset, or what processors do in seconds."""
-    return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
 
 
 def _cut(parallel: str, count: int) -> tuple[str, ...]:
@@ -166,7 +161,7 @@ def _cut(parallel: str, count: int) -> tuple[str, ...]:
 
 
 def _devices(ready: Sequence[Endpoint], device: str) -> int:
-    return sum(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
+    return sum(ranks_of(ready, device))
 
 
 def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:

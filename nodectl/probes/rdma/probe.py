@@ -43,7 +43,7 @@ from nodectl.probes.rdma.plan import (
 from nodectl.probes.rdma.ready import Nic, Port, Site, find_sites, ready
 from nodectl.probes.rdma.result import result_of
 from nodectl.probes.rounds import Rounds, merged, planned_rounds, require_two, ring, switch_names
-from nodectl.probes.schedule import Pace, by_machine, in_rounds, together, turns
+from nodectl.probes.schedule import by_machine, in_rounds, together, turns
 from nodectl.transport.base import Transport
 
 _ALIKE = ("operation", "memory", "way", "link_layer", "rate_gbit_s")
@@ -231,10 +231,8 @@ def _each_host(
     )
 
     def measure(some: Sequence[Node], asked: Sequence[str]) -> ProbeResult:
-        of_some = turns(some, options.forks)
-        pace = Pace(NAME, of_some, note, of_some * each_s(amount, asked))
         one = partial(_measured, fleet.transport, operations=asked, options=options)
-        return by_machine(fleet.transport, some, one, options.forks, pace)
+        return by_machine(fleet.transport, some, one, options.forks)
 
     result = measure(nodes, operations)
     if judged := _judged(operations):

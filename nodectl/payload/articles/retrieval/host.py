@@ -117,29 +117,20 @@ class Front:
         return times
 
     def measure(self, batch: int) -> None:
-        """Warmed up, then the runs of one batch size (with --turns each when it may begin), dealt to their groups."""
+        """Warm up, then say what the runs of one batch size came to."""
         options, prepared = self.options, [self.queries(number, batch) for number in range(BATCHES)]
         self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
         runs: List[Tuple[List[Tuple[int, int]], float]] = []
-        for number in range(options.runs):
-            if options.turns:
-                gang.wait_for_turn(number)
-                self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
+        for _ in range(options.runs):
             began = time.perf_counter()
             times = self.run(prepared, options.seconds, 1)
             runs.append((times, time.perf_counter() - began))
-        for group in range(options.groups):
-            self.tell(batch, group, runs[group :: options.groups])
-
-    def tell(self, batch: int, group: int, runs: List[Tuple[List[Tuple[int, int]], float]]) -> None:
-        """Say what the runs of one group came to."""
         latencies = [[latency for latency, _ in times] for times, _ in runs]
         every = [latency for run in latencies for latency in run]
         searches = [search for times, _ in runs for _, search in times]
         say(
             event="runs",
             batch=batch,
-            group=group,
             counts=[len(run) for run in latencies],
             p50_ms=[milliseconds(run, 0.5) for run in latencies],
             p99_ms=milliseconds(every, 0.99),
@@ -234,18 +225,14 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser()
     gang.add_arguments(parser)
-    for name in ("rows", "dim", "k", "seed", "runs", "groups"):
+    for name in ("rows", "dim", "k", "seed", "runs"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--batches", type=lambda text: list(map(int, text.split(","))), required=True)
     return parser.parse_args(argv)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Hold a shard or ask all, and end at once."""
-    options = parse(argv)
-    if options.turns:
-        gang.expect_turns()
-    return gang.main(options, run_rank)
+    return gang.main(parse(argv), run_rank)
