@@ -1,7 +1,7 @@
 """NVIDIA's services beside the driver: DCGM's watches and last diagnostic, NVSwitch's fabric manager and its log."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
@@ -22,10 +22,9 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 
 @dataclass(frozen=True, slots=True)
 class DcgmHealth:
-    """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
+    """DCGM's own watches (`dcgmi health --check`): its word on the whole, and each complaint.
 
-    `overall` is DCGM's word, empty where its host engine runs and watches nothing; `complaints` are the lines below it
-    that are no heading.
+    `overall` is empty if its host engine runs and watches nothing; `complaints` are without headings.
     """
 
     overall: str
@@ -50,10 +49,7 @@ def _read_dcgm_health(recording: Recording) -> DcgmHealth:
         raise AbsentError("DCGM's host engine does not run")
     if any(phrase in printed for phrase in _NOT_WATCHED):
         return DcgmHealth("", ())
-    return _parse_dcgm_health(output(recording, _DCGM_HEALTH_COMMAND.key))
-
-
-def _parse_dcgm_health(text: str) -> DcgmHealth:
+    text = output(recording, _DCGM_HEALTH_COMMAND.key)
     overall = _OVERALL.search(text)
     if overall is None:
         raise ParseError(f"dcgm-health: no overall health in {text[:120]!r}")
@@ -123,36 +119,32 @@ def _read_dcgm_diag(recording: Recording) -> DcgmDiag:
         raise AbsentError("DCGM's host engine does not run")
     if done.exit_status != 0 and _NO_FIELD.search(printed):
         raise AbsentError("this release of DCGM does not keep results")
-    return DcgmDiag(_parse_dcgm_diag(output(recording, _DCGM_DIAG_COMMAND.key)))
-
-
-def _parse_dcgm_diag(text: str) -> dict[str, int]:
-    head, *lines = text.splitlines() or [""]
-    columns = head.split()
-    if columns[:1] != ["#Entity"] or not set(columns[1:]) <= _TESTS.keys():
+    head, *lines = output(recording, _DCGM_DIAG_COMMAND.key).splitlines() or [""]
+    first, *columns = head.split() or [""]
+    if first != "#Entity" or not set(columns) <= _TESTS.keys():
         raise ParseError(f"dcgm-diag: {head[:120]!r} is not the head of `dcgmi dmon -e {_FIELDS}`")
     results: dict[str, int] = {}
-    for name, code in _cells(columns[1:], lines):
-        # of the whole host, and so the same in each GPU's row
-        results[name] = max(code, results.get(name, 0))
-    return results
-
-
-def _cells(columns: list[str], lines: list[str]) -> Iterator[tuple[str, int]]:
     for line in lines:
         cells = match[1].split() if (match := _DCGM_DIAG_ROW.fullmatch(line.rstrip())) else []
         if cells and len(cells) != len(columns):
             raise ParseError(
                 f"dcgm-diag: {line[:160]!r} has {counted(len(cells), 'value')} under {counted(len(columns), 'name')}"
             )
-        yield from ((_TESTS[name][1], int(cell)) for name, cell in zip(columns, cells, strict=False) if cell.isdigit())
+        for name, cell in zip(columns, cells, strict=False):
+            if cell.isdigit():
+                # of the whole host, and so the same in each GPU's row
+                results[_TESTS[name][1]] = max(int(cell), results.get(_TESTS[name][1], 0))
+    return DcgmDiag(results)
 
 
-def _dcgm_diag_words(diag: DcgmDiag) -> str:
-    return ", ".join(f"{name} {code or 'passed'}" for name, code in diag.results.items()) or "none ran"
-
-
-DCGM_DIAG_FACT = Fact("dcgm_diag", (_DCGM_DIAG_COMMAND,), _read_dcgm_diag, _dcgm_diag_words, row=166, quiet=True)
+DCGM_DIAG_FACT = Fact(
+    "dcgm_diag",
+    (_DCGM_DIAG_COMMAND,),
+    _read_dcgm_diag,
+    lambda diag: ", ".join(f"{name} {code or 'passed'}" for name, code in diag.results.items()) or "none ran",
+    row=166,
+    quiet=True,
+)
 
 
 _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware=True)
@@ -160,10 +152,7 @@ _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware
 
 @dataclass(frozen=True, slots=True)
 class FabricManager:
-    """NVSwitch's fabric manager: its version, and the state of its unit.
-
-    The installed program's version, and its unit's state; None without systemd.
-    """
+    """NVSwitch's fabric manager: its version, and the state of its unit; None without systemd."""
 
     version: str
     unit_state: str | None = None

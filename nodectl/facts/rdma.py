@@ -229,8 +229,8 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
         IbPort(
             device=adapter.name,
             port=port.port,
-            # the kernel's word, as sysfs has it
-            state=_upper(port.state),
+            # sysfs' word: INITIALIZING is INIT
+            state=port.state and port.state.upper().removesuffix("IALIZING"),
             physical_state=port.physical_state,
             rate_gbit_s=port.rate_gbit_s,
             link_layer=port.link_layer,
@@ -242,11 +242,6 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
         for adapter in _whole(recording, "ibstat", "adapters")
         for port in adapter.ports
     )
-
-
-def _upper(text: str | None) -> str | None:
-    """Return sysfs' name of the state: `Initializing` of ibstat is INIT."""
-    return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
 
 
 def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
@@ -349,10 +344,7 @@ _FULL = 0x8000
 
 @dataclass(frozen=True, slots=True)
 class Pkeys:
-    """The partitions (P_Keys) that each InfiniBand port is a member of.
-
-    Keys by port (`mlx5_0/1`) in the order of its table: what is `0x8000` or more is full membership.
-    """
+    """The partitions (P_Keys) of each InfiniBand port (`mlx5_0/1`), in the order of its table."""
 
     ports: Mapping[str, tuple[str, ...]]
 
@@ -381,10 +373,7 @@ PKEYS_FACT = text_fact(
 
 @dataclass(frozen=True, slots=True)
 class SoftRoce:
-    """Software RDMA devices, which tests use, and whether this host could have one.
-
-    The devices' names, rxe_INTERFACE; `cannot` is why the host can have none, empty if it can.
-    """
+    """Software RDMA devices, which tests use, and why this host cannot have one; empty if it can."""
 
     devices: tuple[str, ...]
     cannot: str

@@ -108,7 +108,13 @@ def _read_versions(recording: Recording) -> Versions:
         nccl_loaded=version("nccl_loaded", lambda: wheels.get("nccl_loaded"), not_loaded),
         deepspeed=version("deepspeed", lambda: wheels.get("deepspeed"), missing),
         driver=version("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
-        driver_installed=version("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
+        driver_installed=version(
+            "driver_installed",
+            lambda: next(
+                (line.strip() for line in output(recording, "driver-installed").splitlines() if line.strip()), None
+            ),
+            "not printed",
+        ),
         driver_library=version("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
         driver_flavour=version("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
         driver_cuda=version("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
@@ -165,10 +171,6 @@ def _flavour(recording: Recording) -> str | None:
     if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
         return None
     return "open" if "Open Kernel Module" in loaded.stdout else "proprietary"
-
-
-def _first_line(recording: Recording, key: str) -> str | None:
-    return next((line.strip() for line in output(recording, key).splitlines() if line.strip()), None)
 
 
 def _smi(recording: Recording, component: str) -> str | None:

@@ -72,18 +72,6 @@ def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabU
 
 
 @pytest.mark.slow
-def test_hosts_without_torch_are_unknown(nodectl: Cli, lab2: LabUnderTest) -> None:
-    done = nodectl("-i", lab2.inventory, "--output", "json", "bench", "network-sweep", "--rates", "1gbit", check=False)
-    document = json.loads(done.stdout)
-    assert done.returncode == 3
-    (row,) = document["rows"]
-    assert (row["rate"], row["training"]["many_nodes"], document["ratio"]) == ("1gbit", None, None)
-    assert {each["status"] for each in document["findings"]} == {"unknown"}
-    assert any("nodectl provision" in each["remedy"] for each in document["findings"])
-    assert rates_of(nodectl, lab2) == {"500mbit"}
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_sweep_rises_with_the_rate(nodectl: Cli, lab2: LabUnderTest, venv_inventory: str) -> None:
     args = ("-i", lab2.inventory, "-i", venv_inventory, "--output", "json", "bench", "network-sweep")

@@ -125,20 +125,6 @@ def test_what_won_is_proposed_applied_and_taken_back(uncapped: Fleet, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_the_same_on_a_link_that_it_cannot_help_is_noise(
-    cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
-    capped = fleet_of(cli, "capped", "--rate", "1gbit", "--delay", "5ms")
-    try:
-        _, document, _ = capped.trial("--profiles", "stock,big", "--pairs", "10")
-        assert {each["verdict"] for each in document["trials"]} == {"noise"}
-    finally:
-        cli("lab", "down", "--name", "capped")
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, number: signal.Signals) -> None:
