@@ -180,7 +180,6 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "venv": needs.venv or "",
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
-        "project": needs.project,
         "image": needs.image,
         "engines": _engines(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",

@@ -22,11 +22,11 @@ from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.facts.job import KeptCode, RdmaDevices
+from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
-from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
     GPU,
     LaunchRequest,
@@ -119,7 +119,7 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
-        _start(app, hosts, plan, work, surroundings)
+        _start(app, hosts, plan, work)
     note_jobs(app.fleet, [plan.id], started=True)
     if asked.detach:
         names = [host.name for host in plan.hosts]
@@ -179,15 +179,13 @@ def _ready_hosts(
     return hosts, surroundings
 
 
-def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
+def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
     """Send the code and start a supervisor on each host; if that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
-    if any(surroundings.kept_code.values()):
-        note(describe_parcels(sent))
+    package = pack(plan, work.way.code)
     note(f"job {plan.id}: starting on {where}")
     try:
-        start(app.transport, hosts, plan, packages, work.env, app.forks)
+        start(app.transport, hosts, plan, package, work.env, app.forks)
     except BaseException as error:
         for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
             note(line)
@@ -232,7 +230,6 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         venvs=() if venv or way.start.container else _venvs(hosts, request.launcher),
         image=way.start.container.image if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
-        project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
     )
@@ -276,7 +273,6 @@ def _preflight(
         rdma_hosts=[
             row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
         ],
-        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 
 

@@ -206,7 +206,7 @@ def _tells_more(row: Row, before: Optional[Row]) -> bool:
 
 
 _EMPTY: Row = {
-    **{name: [] for name in ("ranks", "listeners", "gpus", "xids")},
+    **{name: [] for name in ("ranks", "gpus", "xids")},
     **{name: {} for name in ("network", "flight", "host", "times")},
     "ras": "",
 }

@@ -25,7 +25,6 @@ from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
-from ..code_store import kept
 from ..folder import JobFolder, known_jobs, state_root
 from ..job_id import is_job_id
 from ..process import all_pids, login_of, read_cmdline
@@ -331,14 +330,13 @@ _MIB = 1024 * 1024
 
 
 def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts of folders, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    """Return the facts of folders, `needed_paths`, `running_jobs`, `shared_memory` and `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
     return {
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
-        "kept_code": {"digests": kept(request["project"])},
         "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
