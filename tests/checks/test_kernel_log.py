@@ -29,9 +29,6 @@ CASES = [
     Case("segfault", "ok", log(OTHER)),
     Case("segfault", "warning", log(OTHER + CRASH)),
     Case("segfault", "unknown", {"kernel_events": UNREAD}),
-    Case("link_log", "ok", log(FLAP)),
-    Case("link_log", "warning", log(3 * FLAP), subject="ens1"),
-    Case("link_log", "unknown", {"kernel_events": UNREAD}),
 ]
 
 

@@ -120,14 +120,7 @@ NVLINK = [
     Case("p2p", "nothing", peers("CNS"), PCIE),
     Case("p2p", "nothing", peers("CNS")),
     Case("p2p", "unknown", {"p2p": UNREAD}, dgx()),
-    Case("p2p_bar1", "warning", windows(256)),
-    Case("p2p_bar1", "ok", windows(32768)),
-    Case("p2p_bar1", "unknown", windows(None)),
     # the stock driver offers none; a bridge needs no BAR1; data-centre cards have another way
-    Case("p2p_bar1", "nothing", windows(256, word="CNS")),
-    Case("p2p_bar1", "nothing", windows(256, link="NV4")),
-    Case("p2p_bar1", "nothing", windows(256, name="NVIDIA RTX A6000")),
-    Case("p2p_bar1", "nothing", windows(256, name="NVIDIA GeForce GTX 1080 Ti")),
     Case("gpu_topology", "ok", matrix(), dgx()),
     Case("gpu_topology", "failed", matrix("SYS"), dgx()),
     Case("gpu_topology", "failed", matrix("NV4"), dgx()),
@@ -135,10 +128,6 @@ NVLINK = [
     Case("gpu_topology", "ok", matrix(), BRIDGED),
     Case("gpu_topology", "nothing", matrix("SYS"), PCIE),
     Case("gpu_topology", "unknown", {"gpu_topology": UNREAD}, dgx()),
-    Case("gpu_affinity", "ok", matrix()),
-    Case("gpu_affinity", "warning", matrix(GPU3=None)),
-    Case("gpu_affinity", "nothing", matrix(GPU0="0", GPU1="0", GPU2="0", GPU3="0")),
-    Case("gpu_affinity", "unknown", {"gpu_topology": UNREAD}),
 ]  # fmt: skip
 
 

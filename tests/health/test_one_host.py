@@ -91,7 +91,7 @@ def test_a_check_that_takes_for_ever_is_unknown(monkeypatch: pytest.MonkeyPatch)
     from nodectl.checks.judge import judge
 
     monkeypatch.setattr("nodectl.common.process.patience.__wrapped__.__defaults__", (0.2, 0.1))
-    slow = Check("slow", looks_at="x", fires="y")
+    slow = Check("slow", fires="y")
 
     @judges(slow, reads=("cpu",))
     def endless(host: Subject) -> Iterator[Finding]:

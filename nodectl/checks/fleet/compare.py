@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.checks.catalogue import fields
-from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject
+from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject, odd_ones
 from nodectl.checks.fleet.names import Named, misnamed
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import is_device, is_own, nics_of
@@ -25,7 +25,6 @@ _NAMED = 4
 ABSENT = "none"
 DUPLICATE = Check(
     "fleet_duplicate",
-    looks_at="boot ids, machine-ids, serial numbers, addresses, MAC addresses, GPU serials and UUIDs, port GUIDs",
     fires="two hosts have the same; warning: only a boot id or the machine's serial number",
     remedy="give each host its own, or correct the inventory where it names one machine twice",
 )
@@ -151,7 +150,7 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
         yield from (_unknown(key, unit, "what others tell") for unit, text in given.items() if text is None)
     if not any(text != ABSENT for text in text_by_unit.values()):
         return
-    usual, odd = declared.odd(text_by_unit)
+    usual, odd = odd_ones(text_by_unit)
     if len(text_by_unit) > 1:
         untold = [unit for unit, text in given.items() if text is None]
         expected = f"{usual}, as others have it" if usual else "what others tell"

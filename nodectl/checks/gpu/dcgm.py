@@ -15,7 +15,6 @@ ORDER = 128
 _SHOWN = 300
 DCGM_HEALTH = Check(
     "dcgm_health",
-    looks_at="`dcgmi health --check`",
     fires="DCGM says failure; warning: it says warning",
     expected="healthy",
     remedy="drain, then `dcgmi diag -r 2` there: it names the part",
@@ -23,7 +22,6 @@ DCGM_HEALTH = Check(
 )
 DCGM_WATCHES = Check(
     "dcgm_watches",
-    looks_at="`dcgmi health --check`",
     fires="warning: DCGM's host engine runs, and no health watch is set",
     expected="set",
     remedy="`dcgmi health --set a` there, until DCGM restarts; the role dcgm sets them at each start",
@@ -47,7 +45,6 @@ def dcgm_health(host: Subject, health: DcgmHealth) -> Iterator[Finding]:
 
 DCGM_DIAG = Check(
     "dcgm_diag",
-    looks_at="`dcgmi dmon` of the last `dcgmi diag`, DCGM 4 and later",
     fires="a test found broken hardware; warning: it failed otherwise",
     expected="passed, or not run",
     remedy="drain, then run the test again: `dcgmi diag -r TEST` names the GPU and what to do",

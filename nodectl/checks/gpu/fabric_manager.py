@@ -38,21 +38,18 @@ def _has_nvswitch(host: Subject) -> bool:
 
 FABRIC_MANAGER = Check(
     "fabric_manager",
-    looks_at="systemd, where the profile has NVSwitch",
     fires="not active; warning: not enabled",
     expected="active",
     remedy=_START,
 )
 FABRIC_MANAGER_VERSION = Check(
     "fabric_manager_version",
-    looks_at="nv-fabricmanager",
     fires="not installed, or not of the driver's version",
     expected="the driver's",
     roles=("fabric_manager",),
 )
 FABRIC_MANAGER_HOLD = Check(
     "fabric_manager_hold",
-    looks_at="dpkg's holds or dnf's locks, live on hosts that nodectl provisioned, where the profile has NVSwitch",
     fires="warning: held, and the driver is not, or the reverse: an upgrade moves one and leaves the other behind",
     expected="driver and fabric manager held, or neither",
     remedy="`nodectl provision --tags fabric_manager` holds both; for an upgrade of both take both holds off",
@@ -93,7 +90,6 @@ def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
 
 FABRIC_MANAGER_LOG = Check(
     "fabric_manager_log",
-    looks_at="/var/log/fabricmanager.log, else the journal, where the profile has NVSwitch",
     fires="it stopped, lacks a switch or a GPU, or a switch had a fatal error; warning: another complaint since boot",
     expected="no complaint since the boot",
     remedy="look at /var/log/fabricmanager.log there",
@@ -212,7 +208,6 @@ def _may_have_fabric(host: Subject) -> bool:
 @gpu_check(
     "gpu_fabric",
     "fabric_state",
-    looks_at="nvidia-smi -q, of GPUs on NVSwitch from Hopper on",
     fires="not registered with NVSwitch, not healthy there, or in another clique or cluster than its siblings",
     expected="Completed, Success, Healthy; one clique and one cluster",
     remedy=f"{_START}; then reset the GPUs",

@@ -44,7 +44,6 @@ _BMC_WAYS = {
 UNCLEAN_BOOT_DAYS_LIMIT = Threshold("unclean_boot_days", 7, "what is older was seen before")
 UNCLEAN_BOOT = Check(
     "unclean_boot",
-    looks_at="the journal's end of the last boot, wtmp, crash records, the firmware's reason, the BMC's log",
     fires="warning: it ended without a shutdown within the threshold's days",
     expected="a shutdown or reboot in good order",
     thresholds=(UNCLEAN_BOOT_DAYS_LIMIT,),

@@ -13,13 +13,10 @@ from nodectl.facts.job import GpuCount, JobAddress
 from nodectl.model.finding import Finding
 
 # found while the hosts are asked, by nobody's judgement
-REACHABLE = Check("launch_reachable", looks_at="each host of the job", fires="unknown: no answer over SSH")
-PAYLOAD = Check(
-    "launch_payload", looks_at="nodectl's programs on each host", fires="they cannot run there: no Python, or no room"
-)
+REACHABLE = Check("launch_reachable", fires="unknown: no answer over SSH")
+PAYLOAD = Check("launch_payload", fires="they cannot run there: no Python, or no room")
 WAY_TO_FIRST = Check(
     "launch_way_to_first",
-    looks_at="a TCP connection and a UDP packet from each host to the first one",
     fires="one of them does not arrive; unknown: it could not be tried",
 )
 Fact = TypeVar("Fact")

@@ -20,7 +20,7 @@ ORDER = 20
 _SHOWN = 4
 _VERSION_REMEDY = "run `nodectl provision` on all hosts of the job, with one stack profile"
 
-PORTS = Check("launch_ports", looks_at="some ports, tried by binding", fires="too few of them are free on all hosts")
+PORTS = Check("launch_ports", fires="too few of them are free on all hosts")
 
 
 @judges_together(PORTS, reads=("free_ports",))
@@ -48,9 +48,7 @@ def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]
     return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
 
 
-HOSTNAME = Check(
-    "launch_hostname", looks_at="the hosts' names", fires="two hosts have one", expected="a name of its own"
-)
+HOSTNAME = Check("launch_hostname", fires="two hosts have one", expected="a name of its own")
 
 
 @judges_together(HOSTNAME, reads=("names",))
@@ -71,7 +69,6 @@ def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 PEER_NAMES = Check(
     "launch_peer_names",
-    looks_at="what the names of the job's hosts mean, on each of them",
     fires="warning: one means different things; unknown: no answer in time",
     expected="names of the job's hosts mean the same on all of them",
 )
@@ -125,7 +122,6 @@ def _equal(
 
 NETWORK = Check(
     "launch_network",
-    looks_at="the networks of the job's addresses",
     fires="two hosts have one address; warning: not one network for all",
     remedy="choose an interface in one network with --interface, or make sure that the networks are routed",
 )
@@ -148,7 +144,6 @@ def network(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 MTU = Check(
     "launch_mtu",
-    looks_at="the MTU of the job's interfaces",
     fires="warning: not one for all",
     remedy="set one MTU on all hosts and switch ports: large packets vanish where one is smaller",
 )
@@ -160,9 +155,7 @@ def mtu(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     yield from _equal(hosts, MTU, lambda host: str(host.address.mtu), Status.WARNING)
 
 
-LAUNCHER_VERSION = Check(
-    "launch_script_version", looks_at="the launch script", fires="not one for all", remedy=_VERSION_REMEDY
-)
+LAUNCHER_VERSION = Check("launch_script_version", fires="not one for all", remedy=_VERSION_REMEDY)
 
 
 @judges_together(LAUNCHER_VERSION, reads=("launcher",))
@@ -171,12 +164,10 @@ def launcher_version(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     yield from _equal(hosts, LAUNCHER_VERSION, lambda host: host.known("launcher", Launcher).sha256[:12], Status.FAILED)
 
 
-PYTHON = Check(
-    "launch_python", looks_at="the environments' Python", fires="not one minor version", remedy=_VERSION_REMEDY
-)
-TORCH = Check("launch_torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
-NCCL = Check("launch_nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
-ENGINE_VERSION = Check("launch_engine_version", looks_at="the package of --engine", fires="not one version")
+PYTHON = Check("launch_python", fires="not one minor version", remedy=_VERSION_REMEDY)
+TORCH = Check("launch_torch", fires="not one version", remedy=_VERSION_REMEDY)
+NCCL = Check("launch_nccl", fires="not one version", remedy=_VERSION_REMEDY)
+ENGINE_VERSION = Check("launch_engine_version", fires="not one version")
 
 
 @judges_together(PYTHON, TORCH, NCCL, ENGINE_VERSION, reads=("job_venv",))
@@ -195,7 +186,6 @@ def _venv(host: Candidate) -> JobVenv:
 
 CLOCK = Check(
     "launch_clock",
-    looks_at="the hosts' clocks against one another",
     fires="beyond the threshold; unknown: its time did not arrive",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
 )

@@ -21,7 +21,6 @@ _LINE = re.compile(r"^(\S+)\s+slots=(\d+)$")
 
 TORCH = Check(
     "torch",
-    looks_at="PyTorch imported, at the end of provision and verify",
     fires="it does not import, lacks a pin, or loads another CUDA, cuDNN or NCCL than the stack's",
     expected="imports",
     remedy="see LD_LIBRARY_PATH and ldconfig -p, then `nodectl provision --tags pytorch`",
@@ -31,7 +30,6 @@ TORCH = Check(
 )
 DEEPSPEED = Check(
     "deepspeed",
-    looks_at="DeepSpeed imported and its two files, at the end of provision and verify",
     fires="it does not import, is another version, or its batch sizes do not fit its ranks",
     remedy=provision("deepspeed"),
     roles=("deepspeed",),

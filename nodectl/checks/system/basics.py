@@ -21,7 +21,6 @@ CLOCK_WARNING_S_LIMIT = Threshold("clock_warning_s", 1.0, "preflight lists of th
 CLOCK_FAILED_S_LIMIT = Threshold("clock_failed_s", 5.0, "torchrun's rendezvous drops a host whose clock is 15 s off")
 CLOCK = Check(
     "clock",
-    looks_at="against ours, and who keeps it",
     fires="beyond the threshold; warning: not synchronised, kept by none or several; unknown: asked too slowly",
     expected="synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
@@ -89,7 +88,6 @@ _REMEDIES = {
 _FLOOD = "run it there and see what it prints: a host that is well says less"
 HUNG = Check(
     "hung",
-    looks_at="all commands",
     fires="a tool did not end in time or printed without end, or no time was left for it, and it tells of what the "
     "profile or the site promises (GPUs, RDMA, mounts); unknown: it tells of something else",
     expected="an answer in time",
@@ -159,7 +157,6 @@ def told_once(host: Subject, findings: Sequence[Finding]) -> Sequence[Finding]:
 
 PYTHON3 = Check(
     "python3",
-    looks_at="python3 of the login's PATH",
     fires="not installed",
     expected="python3: probes, jobs and Ansible's modules are run by it",
     remedy="install it: `apt-get install python3` or `dnf install python3`",

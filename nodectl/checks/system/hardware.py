@@ -25,17 +25,15 @@ _GIB_MIB = 1024
 
 CPU_MODEL = Check(
     "cpu_model",
-    looks_at="lscpu",
     fires="another processor than the hardware profile's",
     remedy="look whether the board was exchanged (`dmidecode -t system`); if the node is meant so, choose its own "
     "hardware profile",
 )
-CPU_SOCKETS = Check("cpu_sockets", looks_at="lscpu", fires="not as many sockets as the profile has")
-CPU_CORES = Check("cpu_cores", looks_at="lscpu", fires="not as many cores")
-CPU_THREADS = Check("cpu_threads", looks_at="lscpu", fires="not as many threads: SMT switched, or processors lost")
+CPU_SOCKETS = Check("cpu_sockets", fires="not as many sockets as the profile has")
+CPU_CORES = Check("cpu_cores", fires="not as many cores")
+CPU_THREADS = Check("cpu_threads", fires="not as many threads: SMT switched, or processors lost")
 CPU_OFFLINE = Check(
     "cpu_offline",
-    looks_at="lscpu",
     fires="warning: processors that the kernel knows are offline",
     expected="every processor online",
     remedy="`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)",
@@ -81,28 +79,21 @@ def offline(host: Subject, cpu: Cpu) -> Iterator[Finding]:
     yield host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
 
 
-NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets", remedy=_BIOS)
 MEMORY_BALANCE = Check(
     "memory_balance",
-    looks_at="sysfs",
     fires="warning: a NUMA node has less than three quarters of another's memory",
     expected="each NUMA node as much memory as the others",
     remedy=f"a module is missing or off on one node: {_REPLUG}",
 )
 
 
-@judges_fact(Numa, NUMA_NODES, MEMORY_BALANCE, reads=("numa", "cpu"), unread="the NUMA nodes", borrowed="sys")
+@judges_fact(Numa, MEMORY_BALANCE, reads=("numa",), unread="the NUMA nodes", borrowed="sys")
 def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
-    """Require a node of memory for each socket at least, each with about as much as the others."""
+    """Require about as much memory on each NUMA node as on the others."""
     if not numa.nodes:
         return
-    cpu = host.fact("cpu", Cpu)
-    sockets = (cpu.sockets if cpu else None) or 1
     # a node without processors is a GPU's memory (GH200), or memory at the end of a link (CXL)
     nodes = [node for node in numa.nodes if node.cpus] or list(numa.nodes)
-    number = len(nodes)
-    expected = f"{sockets} or more, one for each socket"
-    yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
     sizes = {node.node: node.memory_mib for node in nodes}
     sizes_mib = {node: size for node, size in sizes.items() if size is not None}
     if len(sizes_mib) < len(sizes):
@@ -116,20 +107,11 @@ def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
 MEMORY_PERCENT_LIMIT = Threshold(
     "memory_percent", 90, "what the firmware and the kernel keep is less than a tenth of what is installed"
 )
-SWAP_USED_PERCENT_LIMIT = Threshold("swap_used_percent", 10, "a training node that swaps is slow for every rank")
 MEMORY_SIZE = Check(
     "memory_size",
-    looks_at="/proc/meminfo",
     fires="less than the profile's, beyond what firmware keeps",
     remedy=_REPLUG,
     thresholds=(MEMORY_PERCENT_LIMIT,),
-)
-SWAP = Check(
-    "swap",
-    looks_at="/proc/meminfo",
-    fires="warning: more of it in use than the threshold",
-    remedy="find what fills the memory (`ps aux --sort -rss | head` there), then `swapoff -a && swapon -a`",
-    thresholds=(SWAP_USED_PERCENT_LIMIT,),
 )
 
 
@@ -153,19 +135,6 @@ def memory(host: Subject, memory: Memory) -> Iterator[Finding]:
     yield host.finding(MEMORY_SIZE, failed_unless(enough), expected=expected, actual=actual)
 
 
-@judges_fact(Memory, SWAP, reads=("memory",), unread="the memory", borrowed="memory")
-def swap(host: Subject, memory: Memory) -> Iterator[Finding]:
-    """Not much of the memory in use is swapped out."""
-    limit = host.threshold(SWAP_USED_PERCENT_LIMIT)
-    status, actual = Status.OK, "no swap"
-    if memory.swap_mib and memory.swap_free_mib is None:
-        status, actual = Status.UNKNOWN, "not told"
-    elif memory.swap_mib and memory.swap_free_mib is not None:
-        used = 100 * (memory.swap_mib - memory.swap_free_mib) / memory.swap_mib
-        status, actual = warning_unless(used <= limit), f"{used:.0f} % of {memory.swap_mib} MiB"
-    yield host.finding(SWAP, status, expected=f"at most {limit:g} % of swap in use", actual=actual)
-
-
 MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
     "memory_available_percent",
     10,
@@ -173,7 +142,6 @@ MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
 )
 MEMORY_AVAILABLE = Check(
     "memory_available",
-    looks_at="/proc/meminfo",
     fires="warning: less available than the threshold, apart from huge pages",
     remedy="find what fills the memory (`ps aux --sort -rss | head`, `df -h /dev/shm` there); end what no job needs",
     thresholds=(MEMORY_AVAILABLE_PERCENT_LIMIT,),
@@ -199,7 +167,6 @@ def available(host: Subject, memory: Memory) -> Iterator[Finding]:
 
 RAID = Check(
     "raid",
-    looks_at="/proc/mdstat",
     fires="an array that does not run or has a failed disk; warning: one that runs without a disk, or is being rebuilt",
     expected="all disks of all arrays",
     remedy="`mdadm --detail /dev/mdN` there: replace the disk, then `mdadm --add`",
@@ -232,7 +199,6 @@ DRIVE_ERRORS_LIMIT = Threshold("drive_errors", 1, "between two readings; each is
 DRIVE_ERRORS_FIRST_LIMIT = Threshold("drive_errors_first", 100, "without an earlier reading only a clear number counts")
 DRIVE_HEALTH = Check(
     "drive_health",
-    looks_at="smartctl or `nvme smart-log` of each drive",
     fires="it calls itself failing, or an attribute is beyond its limit; warning: worn, hot, or data was lost",
     expected="no complaint",
     remedy="`smartctl -x DRIVE` there; save what is on it and replace it",
@@ -294,7 +260,6 @@ _DAY_S = 86400
 BMC_DAYS_LIMIT = Threshold("bmc_days", 7, "what is older was seen before, or repaired: nobody empties the log")
 BMC_LOG = Check(
     "bmc_log",
-    looks_at="`ipmitool sel list`",
     fires="a part that failed within the threshold's days; warning: one that is about to, or came near its limit",
     expected="no event of a failed part",
     remedy="`ipmitool sel elist` there names the part; after the repair `ipmitool sel clear`",
