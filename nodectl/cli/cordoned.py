@@ -15,7 +15,7 @@ from nodectl.common.counting import counted
 from nodectl.common.paths import state_dir
 from nodectl.common.process import operator
 from nodectl.errors import UnreachableError, UsageError
-from nodectl.ledger.history.database import FILE, HistoryError, mark_of
+from nodectl.ledger.history.database import FILE, HistoryError
 from nodectl.model.host import Host
 
 if TYPE_CHECKING:
@@ -109,13 +109,10 @@ def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
 
 
 def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Event]]:
-    """Return the cordoned ones; HistoryError if a ledger that was kept is missing, empty or cannot be read."""
+    """Return the cordoned ones; HistoryError if the ledger cannot be read."""
     path = state_dir() / FILE
-    if path.is_char_device() or not (path.exists() or mark_of(path).exists()):
+    if path.is_char_device() or not path.exists():
         return {}
-    if not path.exists() or (path.is_file() and not path.stat().st_size):
-        what = "empty" if path.exists() else "missing"
-        raise HistoryError(f"{path} is {what}", f"restore it; if no host was cordoned: rm -f {path} {mark_of(path)}")
     with app.ledger() as ledger:
         return ledger.cordoned(host.name for host in hosts)
 

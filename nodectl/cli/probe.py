@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from nodectl.cli.options import FORCE_HELP, OneOf, Read, output_option, take_glo
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
-from nodectl.common.process import interruptible, started
+from nodectl.common.process import interruptible
 from nodectl.errors import UsageError
 from nodectl.ledger.history.compare import read_against
 from nodectl.model.measurement import Comparison
@@ -249,7 +250,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     budget = given["budget"]
     interrupted = False
     with hold(app, f"probe {names}", force=given["force"]) as holds:
-        ends_at = budget and started() + budget - _end_s(budget)
+        ends_at = budget and monotonic() + budget - _end_s(budget)
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
@@ -276,7 +277,7 @@ def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
 ) -> tuple[list[tuple[AnyProbe, ProbeOptions]], float]:
     """Return the probes that fit the hosts within the time, and when all is to end."""
-    ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+    ends_at = ends_at or monotonic() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks)
     for line in choice.left_out:
         note(f"left out: {line}")

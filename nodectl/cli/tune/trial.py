@@ -52,7 +52,7 @@ from nodectl.trials.ledger import now
 from nodectl.trials.measuring import TRAINING, Measuring, WithEnvironment, least_turn_s, refuse_too_short
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
-from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
+from nodectl.trials.sides import nccl_environment, refuse_impossible, refuse_not_live, sides_of
 from nodectl.trials.store import prune
 from nodectl.trials.verdict import JOULE, SPEED
 from nodectl.trials.workload import workload_probe
@@ -180,8 +180,6 @@ def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
     baseline, candidates = sides_of(profiles.split(","))
     for profile in (baseline, *candidates):
         refuse_impossible(profile, app.hosts, app.profile_dirs)
-        for line in overruled(profile, app.hosts, app.profile_dirs):
-            note(line)
     refuse_not_live(baseline, candidates, app.hosts, app.profile_dirs)
     return baseline, candidates
 

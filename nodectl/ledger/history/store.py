@@ -10,7 +10,7 @@ from typing import Any
 
 from nodectl import __version__
 from nodectl.common.units import format_size
-from nodectl.ledger.history.database import Database, moment, number
+from nodectl.ledger.history.database import Database
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Summary, Verdict
 from nodectl.probes.registry import kind_of
@@ -121,8 +121,7 @@ class History(Database):
             " GROUP BY r.id ORDER BY r.id DESC",
             (self.fleet,),
         )
-        with self.errors():
-            return [(run, moment(when), probes or "", count) for run, when, probes, count in rows]
+        return [(run, when, probes or "", count) for run, when, probes, count in rows]
 
     def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
         """Keep what a trial said; its number."""
@@ -178,17 +177,6 @@ def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
 
 def _past(row: Sequence[Any]) -> Past:
     run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
-    names, given = json.loads(hosts), json.loads(conditions)
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(given, dict)):
-        raise ValueError(f"run {run}: {hosts!r} are no hosts, or {conditions[:40]!r} no conditions")
-    measurement = Measurement(
-        str(probe),
-        tuple(names),
-        number(value),
-        str(unit),
-        str(direction),
-        None if expected is None else number(expected),
-        None if spread is None else number(spread),
-        given,
-    )
-    return Past(int(run), moment(when), measurement)
+    names = tuple(json.loads(hosts))
+    measured = Measurement(probe, names, value, unit, direction, expected, spread, json.loads(conditions))
+    return Past(run, when, measured)
