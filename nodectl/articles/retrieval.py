@@ -61,7 +61,7 @@ class Table:
 def run_retrieval(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, table: Table | None = None
 ) -> ProbeResult:
-    """Milliseconds of a batch of queries, as the first host sees it: the median, with p99 and what it is made of."""
+    """Milliseconds of a batch of queries, as the first host sees it: the median, with p99."""
     table = table or Table()
     table.check(len(hosts))
     ready, findings = with_torch(transport, hosts, NAME, options)
@@ -113,7 +113,6 @@ def _results(table: Table, ready: Sequence[Endpoint], played: Sequence[Played]) 
         "device": common(started, "device"),
         "torch": common(started, "torch"),
         "threads": common(started, "threads"),
-        "trip_ms": next((event["ms"] for event in played[0].events.of("trip")), None),
         "checked_rows": checked[0]["rows"],
         "checked_queries": checked[0]["queries"],
         "correct": not checked[0]["wrong"] and checked[0]["merged"],
@@ -137,9 +136,8 @@ def _measurement(event: Event, names: tuple[str, ...], conditions: dict[str, obj
         "min_ms": event["min_ms"],
         "max_ms": event["max_ms"],
         "queries_s": median(event["queries_s"]),
-        # of the slowest shard; beside it the queries' way, the answers', the merge, and waiting for processors
+        # of the slowest shard
         "search_ms": event["search_ms"],
-        "other_ms": event["other_ms"],
     }
     return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**figures, **conditions})
 

@@ -391,7 +391,7 @@ def retrieval_document(result: ProbeResult) -> dict[str, object]:
 
 def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     """Return a line for each batch size."""
-    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
+    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms")
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
@@ -405,7 +405,7 @@ def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     conditions = measured.conditions
-    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms")]
     p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
     return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)

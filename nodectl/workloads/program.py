@@ -405,8 +405,6 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
     units = workload.units_per_sample(settings)
     joules = usage.joule_per_sample(clock)
     flops = workload.flops_per_sample(settings, strategy.bare)
-    again = workload.repeated_flops_per_sample(settings, strategy.bare) if settings.recompute == "full" else 0.0
-    hardware = None if again is None or samples_per_s is None else samples_per_s * (flops + again)
     return {
         "workload": workload.name,
         "preset": settings.preset,
@@ -423,7 +421,6 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "joule_per_sample": joules,
         f"joule_per_{workload.unit.rstrip('s')}": None if joules is None else joules / units,
         **usage.figures(None if samples_per_s is None else samples_per_s * flops, figures["timed_steps"]),
-        "hardware_flops_per_s": hardware,
         "world_size": group.world_size,
         "hosts": sorted(set(group.hostnames)),
         "params": strategy.parameters,
