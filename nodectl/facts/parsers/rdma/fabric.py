@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nodectl.facts.parsers.rdma.labelled import nothing_found, rows_of
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.rdma.labelled import rows_of
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 TOOL = "ibnetdiscover"
 _FAILURE = re.compile(r"iberror:|ibpanic:|can't open |[Dd]iscover failed|[Cc]ommand not found|mad_rpc|ibwarn:")
@@ -75,7 +75,7 @@ def parse_ibnetdiscover(text: str) -> IbNetDiscover:
         elif _NODE_START.match(line.text) or _PORT_START.match(line.text):
             raise unreadable(TOOL, line, "the row is cut or garbled")
     if not nodes:
-        raise nothing_found(TOOL, "node", lines, _FAILURE)
+        raise foreign(TOOL, lines, "no node", _FAILURE)
     ordered = sorted(nodes.values(), key=lambda node: node.line)
     switches, hosts = (
         tuple(FabricNode(node.guid, node.name) for node in ordered if node.kind == kind) for kind in "SH"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nodectl.facts.parsers.rdma.labelled import nothing_found, rows_of
-from nodectl.facts.parsers.text import unreadable
+from nodectl.facts.parsers.rdma.labelled import rows_of
+from nodectl.facts.parsers.text import foreign, unreadable
 
 TOOL = "ibdev2netdev"
 # `-v` prints the PCI address before the device, and its board and firmware behind it
@@ -50,5 +50,5 @@ def parse_ibdev2netdev(text: str) -> Ibdev2netdev:
         elif _BEGINS_AS_ROW.match(line.text):
             raise unreadable(TOOL, line, "the row is cut")
     if not ports:
-        raise nothing_found(TOOL, "port", lines, _FAILURE)
+        raise foreign(TOOL, lines, "no port", _FAILURE)
     return Ibdev2netdev(tuple(ports))
