@@ -27,7 +27,7 @@ from nodectl.jobs.listing import Listing, read_jobs
 from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
-from nodectl.jobs.seen import note_jobs, started_jobs
+from nodectl.jobs.seen import started_jobs
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets
@@ -428,7 +428,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
         _note_problems({**listing.problems, **listing.unreachable})
-    note_jobs(app.fleet, [job.id for job in listing.jobs])
     return replace(listing, started=frozenset(started_jobs(app.fleet)))
 
 

@@ -268,13 +268,6 @@ class SurveyRow(TypedDict):
     sees_token: bool
 
 
-class ListenRow(TypedDict, total=False):
-    """A word of the first host while it listens."""
-
-    listening: bool
-    late_s: float
-
-
 class LogRow(TypedDict, total=False):
     """A frame of `jobs.logs`."""
 

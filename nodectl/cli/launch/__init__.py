@@ -43,7 +43,7 @@ from nodectl.jobs.plan import (
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
@@ -120,7 +120,7 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
             app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
         _start(app, hosts, plan, work)
-    note_jobs(app.fleet, [plan.id], started=True)
+    note_started(app.fleet, plan.id)
     if asked.detach:
         names = [host.name for host in plan.hosts]
         job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}

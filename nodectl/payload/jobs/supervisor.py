@@ -143,10 +143,10 @@ class Supervisor:
 
     def _follow_doubts(self, now_s: float) -> None:
         """Have the black box taken where a host suspects a hang and no other tells progress; forget what passed."""
-        told, passed, stood_s = self.peers.doubts()
-        if self._doubts.has_passed(passed + self.monitor.passed):
-            self.clerk.ask(partial(black_box.forget, self.job))
+        told, stood_s = self.peers.doubts()
         stood_s = min(stood_s, self.monitor.stood_s(now_s))
+        if self._doubts.has_passed(stood_s, now_s):
+            self.clerk.ask(partial(black_box.forget, self.job))
         if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
             what = f"has made no progress for {stood_s:.0f} s"
@@ -512,7 +512,7 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         return hb.Beat(
             self.rank, 0, self.state, first_failure, self.member.attempt, over, self._fitness(now_s),
-            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
+            self._doubts.suspicions, round(self.monitor.stood_s(now_s), 1), self._step,
         )  # fmt: skip
 
     def _fitness(self, now_s: float) -> Optional[str]:
