@@ -9,7 +9,7 @@ from nodectl.common import bounded_json, node_paths
 from nodectl.common.counting import counted
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, entry, file_text, output, shell, variable
+from nodectl.facts.base import Fact, entry, output, shell, variable
 from nodectl.facts.versions import venv_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -72,34 +72,14 @@ TORCH_IMPORT_FACT = Fact(
 )
 
 
-_CONFIG = Command("deepspeed-config", ("cat", f"{node_paths.ROOT}/etc/ds_config.json"))
-_HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfile"))
-
-
-@dataclass(frozen=True, slots=True)
-class DeepSpeed:
-    """DeepSpeed as a job imports it, and the two files that it reads.
-
-    The package as imported, and the texts of its files; None if there is none.
-    """
-
-    package: Imported
-    config: str | None
-    hostfile: str | None
-
-
-def _read_deepspeed(recording: Recording) -> DeepSpeed:
-    package = read_import(recording, "deepspeed")
-    return DeepSpeed(package, file_text(recording, _CONFIG.key), file_text(recording, _HOSTFILE.key))
-
-
 DEEPSPEED_FACT = Fact(
     "deepspeed",
-    lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
-    _read_deepspeed,
-    lambda value: value.package.error or f"deepspeed {value.package.version}",
+    lambda host: (import_command("deepspeed", host),),
+    lambda recording: read_import(recording, "deepspeed"),
+    lambda value: value.error or f"deepspeed {value.version}",
     row=506,
     occasion="verify",
+    about="What DeepSpeed is when a job imports it.",
 )
 
 

@@ -29,7 +29,7 @@ def test_what_takes_seconds_or_is_ansibles_own_is_no_part_of_every_look() -> Non
 
 
 SCRIPTS = [
-    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer", "soft_roce"),
+    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer"),
     *("nccl_tests", "nvidia_repository"),
 ]
 

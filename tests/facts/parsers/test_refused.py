@@ -65,7 +65,6 @@ REFUSED = {
         ("-- Keine Einträge --\n", "it printed no log: -- "),
         ("-- Нет записей --\n", "it printed no log: -- "),
     ],
-    "fabricmanager-log": [("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's")],
     "ibnetdiscover": [
         ("src/ibnetdisc.c:803; can't open MAD port ((null):0)", "can't open MAD port"),
         ("/usr/sbin/ibnetdiscover: iberror: failed: discover failed", "discover failed"),
