@@ -22,11 +22,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Meanings of names on the host: addresses, empty for no such name, None if no answer came in time."""
+    """The host's name, and what it means there: addresses, empty for nothing, None if no answer came in time."""
 
     hostname: str
     own: tuple[str, ...] | None
-    peers: Mapping[str, tuple[str, ...] | None] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)

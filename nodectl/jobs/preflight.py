@@ -49,8 +49,6 @@ _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
 _REACH_AGAIN_S = 15.0
 _LISTENS_S = 120.0
-# up to this many hosts, every host resolves every name; beyond it, only the first host's
-_NAMES_RESOLVED = 64
 _SHOWN_CHARS = 200
 # engines that an environment holds as a package of their name, beside torch
 _PACKAGES = ("deepspeed", "accelerate")
@@ -165,11 +163,9 @@ def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 
 def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:
-    named = hosts if len(hosts) <= _NAMES_RESOLVED else hosts[:1]
     return {
         "address": host.address,
         "others": [other.address for other in hosts if other != host][:8],
-        "peers": [other.name for other in named],
         "ports": list(needs.candidate_ports),
         "interface": needs.interface or "",
         "launcher": needs.launcher,

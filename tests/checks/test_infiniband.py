@@ -5,7 +5,7 @@ from typing import Any
 from nodectl.checks.network import infiniband
 from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
 from nodectl.facts.network import Nic
-from nodectl.facts.rdma import Gid, IbPort, SoftRoce
+from nodectl.facts.rdma import Gid, IbPort
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain, verify
 
 ROCE = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "roce"}])
@@ -139,11 +139,6 @@ SETUP = [
     Case("gid_v2", "failed", roce(V2[0]), ROCE, subject="mlx5_1/1"),
     Case("gid_v2", "failed", roce(*V2[:1], Gid("mlx5_1", 1, 0, "fe80::1", "v1")), ROCE, subject="mlx5_1/1"),
     Case("gid_v2", "unknown", {**roce(), "gids": UNREAD}, ROCE),
-    Case("soft_roce", "ok", {"soft_roce": SoftRoce(("rxe_eth0",), "")}, variables={"rdma_soft_roce": ["eth0"]}),
-    Case("soft_roce", "failed", {"soft_roce": SoftRoce((), "")}, variables={"rdma_soft_roce": ["eth0"]}),
-    Case("soft_roce", "skipped", {"soft_roce": SoftRoce((), "no module")}, variables={"rdma_soft_roce": ["eth0"]}),
-    Case("soft_roce", "unknown", {"soft_roce": UNREAD}, variables={"rdma_soft_roce": ["eth0"]}),
-    Case("soft_roce", "nothing", {"soft_roce": UNREAD}),
 ]
 
 

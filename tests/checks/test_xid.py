@@ -117,11 +117,6 @@ CASES = [
     Case("sxid", "failed", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 20034, Link 30 LTSSM Fault Up")),
     Case("sxid", "warning", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 22013, Link 30 DLREQ")),
     Case("sxid", "unknown", {"kernel_events": UNREAD}),
-    Case("driver_message", "ok", log()),
-    Case("driver_message", "warning", said("NVRM: nvAssertOkFailedNoLog: Assertion failed [NV_ERR_TIMEOUT]")),
-    Case("driver_message", "warning", said("NVRM: GPU3 reports a fatal hardware condition")),
-    Case("driver_message", "ok", said("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05")),
-    Case("driver_message", "unknown", {"kernel_events": UNREAD}),
     Case("peermem", "ok", log()),
     Case(
         "peermem",

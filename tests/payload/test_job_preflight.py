@@ -40,7 +40,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "interface": "",
         "address": "127.0.0.1",
         "others": [],
-        "peers": ["localhost"],
         "ports": [],
         "launcher": "/nonexistent",
         "venv": "",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact
+from nodectl.checks.check import Check, Subject, Threshold, Told, failed_unless, judges, judges_value
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
@@ -167,9 +167,9 @@ def _few(host: Subject, gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
 
 
 def _is_bridged(gpu: NvLinkGpu) -> bool:
-    """Tell whether a bridge decides which links of the GPU are joined."""
+    """Tell whether a bridge, or the carrier board of an SXM2 module, decides which links of the GPU are joined."""
     model = model_of(gpu.name or "")
-    return bool(model and model.bridge)
+    return "SXM2" in (gpu.name or "") or bool(model and model.bridge)
 
 
 def _active(gpu: NvLinkGpu) -> int:
@@ -196,9 +196,9 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
-    """Return the links of the GPUs' kind; 0 for several kinds, and for cards with bridges."""
+    """Return the links of the GPUs' kind; 0 for several kinds, and where a bridge or a carrier board decides."""
     model = model_of(gpus[0].name or "") if len({gpu.name for gpu in gpus}) == 1 else None
-    return model.nvlink[1] if model and model.nvlink and not model.bridge else 0
+    return model.nvlink[1] if model and model.nvlink and not _is_bridged(gpus[0]) else 0
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -260,17 +260,15 @@ P2P = Check(
 )
 
 
-@judges_fact(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers)
-def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
+@judges_value(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers, otherwise=Status.FAILED)
+def peers(host: Subject, p2p: NvidiaSmiP2p) -> Told:
     """Require peer access to memory between GPUs that NVLink joins."""
     pairs = {(a, b): word for a, row in p2p.status.items() for b, word in row.items()}
     without = {pair: word for pair, word in pairs.items() if word != "OK"}
     # a bridge joins pairs only: there is a fault if no pair has access at all
     good = not without if _is_whole(host) else "OK" in pairs.values()
     actual = ", ".join(f"{number} x {word}" for word, number in Counter(without.values()).most_common())
-    if without:
-        actual += f", first {'-'.join(next(iter(without)))}"
-    yield host.finding(P2P, failed_unless(good), actual=actual or "OK")
+    return Told(good, f"{actual}, first {'-'.join(next(iter(without)))}" if without else "OK")
 
 
 GPU_TOPOLOGY = Check(
@@ -280,15 +278,16 @@ GPU_TOPOLOGY = Check(
 )
 
 
-@judges_fact(
+@judges_value(
     NvidiaSmiTopo,
     GPU_TOPOLOGY,
     reads=("gpu_topology",),
     unread="NVLink between GPUs",
     or_absent=True,
     where=_has_linked_peers,
+    otherwise=Status.FAILED,
 )
-def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
+def matrix(host: Subject, topology: NvidiaSmiTopo) -> Told:
     """Require the profile's link class between GPUs and, with NVSwitch, the same number of lanes between all."""
     expected = "NVLink between all GPUs" if _is_whole(host) else "each GPU has one that it reaches by NVLink"
     rows = {
@@ -301,4 +300,4 @@ def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
         good = bool(link_counts) and all(word.startswith("NV") for word in link_counts) and len(link_counts) == 1
     else:
         good = bool(rows) and all(any(word.startswith("NV") for word in row.values()) for row in rows.values())
-    yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes)
+    return Told(good, classes, expected)

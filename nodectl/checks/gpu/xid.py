@@ -99,8 +99,6 @@ _FALLEN, _RECOVERY = 79, 154
 _REMAPPED = (63,)
 _LINK = re.compile(r"\bLink (-?\d{1,3})\b")
 # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{2,4}(?::[0-9a-fA-F]{2}){1,2}|\d+")
-_WORDING, _SHOWN, _MOST_WORDINGS = 80, 200, 4
 _TO = re.compile(r"\bto\s+(0x[0-9a-fA-F]+)(?:\s*\(([^)]{1,60})\))?")
 # by number, as newer drivers may have other words for them
 _ACTIONS = {
@@ -130,12 +128,6 @@ SXID = Check(
     fires="a fatal error of NVSwitch, by its line, else by NVIDIA's list; warning: another one",
     expected="no SXid",
 )
-DRIVER_MESSAGE = Check(
-    "driver_message",
-    fires="warning: a complaint of NVIDIA's driver that stands in no catalogue",
-    expected="no complaint of the driver",
-    remedy="look its words up; what is harmless a site accepts: nodectl_health: {accept: [{check: driver_message, …}]}",
-)
 PEERMEM = Check(
     "peermem",
     fires="warning: GPU memory could not be given to the NIC, or not taken back",
@@ -145,19 +137,19 @@ PEERMEM = Check(
 )
 
 
-@judges(KERNEL_LOG, XID, SXID, DRIVER_MESSAGE, PEERMEM, reads=("kernel_events", "lab", "gpus"))
+@judges(KERNEL_LOG, XID, SXID, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
     """Judge the kernel's log; on a lab host that is not dressed in a recording it is the machine's."""
     log = host.facts.get("kernel_events")
     if host.borrows("kernel") or host.gpus == 0:
         return
     yield from host.unread(KERNEL_LOG, log, "the kernel's log of this boot", promised=bool(host.gpus))
-    yield from host.unknown(log, XID.expected, XID, SXID, DRIVER_MESSAGE, PEERMEM)
+    yield from host.unknown(log, XID.expected, XID, SXID, PEERMEM)
     if not isinstance(log, Dmesg):
         return
     yield _read_log(host, log)
     unless = f", but for {counted(log.refused, 'line')} that cannot be read" if log.refused else ""
-    for check, judge in ((XID, _xids), (SXID, _switch), (DRIVER_MESSAGE, _complaints), (PEERMEM, _peermem)):
+    for check, judge in ((XID, _xids), (SXID, _switch), (PEERMEM, _peermem)):
         yield from host.all_of(check, judge(host, log.events), actual=f"none in the log{unless}")
 
 
@@ -309,20 +301,6 @@ def _sxid(host: Subject, subject: str, errors: list[KernelEvent], listed: SxidCo
         remedy = _watch("all GPUs", named=bool(links))
     actual = f"{severity}, {where}: {name}, {_times(errors)}"
     return host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=errors[-1].text)
-
-
-def _complaints(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
-    """One finding for each wording, whatever its numbers; those beyond the first few as one."""
-    wordings: dict[str, list[KernelEvent]] = defaultdict(list)
-    for event in events:
-        if event.kind == "driver":
-            wordings[_NUMBER.sub("#", event.text)[:_WORDING]].append(event)
-    for wording, lines in list(wordings.items())[:_MOST_WORDINGS]:
-        actual = f"{lines[-1].text[:_SHOWN]} ({_times(lines)})"
-        yield host.finding(DRIVER_MESSAGE, Status.WARNING, wording, actual=actual, evidence=lines[-1].text)
-    if len(wordings) > _MOST_WORDINGS:
-        actual = f"{counted(len(wordings) - _MOST_WORDINGS, 'other wording')} of complaints"
-        yield host.finding(DRIVER_MESSAGE, Status.WARNING, "others", actual=actual)
 
 
 def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:

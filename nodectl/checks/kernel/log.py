@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -56,30 +55,13 @@ def _machine_checks(host: Subject, log: Dmesg) -> Iterator[Finding]:
         yield host.finding(MACHINE_CHECK, status, actual=f"{len(events)} since boot{lost}", evidence=_line(last))
 
 
-_OF_TRAINING = re.compile(r"libnccl|libcuda|libtorch|libc10|libibverbs|libmlx5|python|torchrun|\bpt_")
-SEGFAULT = Check(
-    "segfault",
-    fires="warning: a training program or NVIDIA's library crashed",
-    expected="none of training programs",
-    remedy="look at that job's log: `nodectl jobs list`; with libnccl in it, compare NCCL's version and ulimit -s",
-    action="restart job",
-)
-
-
-def _crashes(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    events = [event for event in log.events if event.kind == "segfault" and _OF_TRAINING.search(event.text)]
-    if events:
-        actual = f"{len(events)} since boot, the last of {events[-1].process or 'an unnamed process'}"
-        yield host.finding(SEGFAULT, Status.WARNING, actual=actual, evidence=_line(events[-1]))
-
-
 def _line(event: KernelEvent) -> str:
     return " ".join(filter(None, [event.time, event.text[:_SHOWN]]))
 
 
 @judges_fact(
     Dmesg,
-    *(OOM, MACHINE_CHECK, SEGFAULT),
+    *(OOM, MACHINE_CHECK),
     reads=("kernel_events",),
     unread="the kernel's log of this boot",
     or_absent=True,
@@ -89,7 +71,6 @@ def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
     """Judge the kernel's log since the boot."""
     yield from host.all_of(OOM, _oom(host, log), actual="none in the log")
     yield from host.all_of(MACHINE_CHECK, _machine_checks(host, log), actual="none in the log")
-    yield from host.all_of(SEGFAULT, _crashes(host, log), expected="none of training", actual="none in the log")
 
 
 # What else the kernel's log of this boot says: each kind of message once, however often and of how many parts.

@@ -66,7 +66,7 @@ def own_name(host: Candidate) -> Iterator[Finding]:
 
 INTERFACE = Check(
     "launch_interface",
-    fires="down, or the named one has no address; unknown: none of them can be told",
+    fires="down, of a container engine, virtual machine or VPN, or the named one has no address; unknown: not told",
     remedy="choose one that every host has with --interface",
 )
 
@@ -90,27 +90,13 @@ def interface(host: Candidate) -> Iterator[Finding]:
         actual = f"{lacking}; there are: {', '.join(address.interfaces) or 'no interface with an address'}"
     else:
         actual = f"{name or 'no interface'} {address.address}"
-        if host.hosts > 1 and not address.link_up:
+        if host.hosts > 1 and asked is None and name.startswith(VIRTUAL):
+            status, actual = Status.FAILED, f"{actual}, which leads to no other host"
+            remedy = "name the job's interface or network with --interface"
+        elif host.hosts > 1 and not address.link_up:
             status, actual = Status.FAILED, f"{actual} is down"
             remedy = f"bring it up (cable, switch port, `ip link set {name} up`), or choose another with --interface"
     yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)
-
-
-VIRTUAL_INTERFACE = Check(
-    "launch_virtual_interface",
-    fires="one that a container engine, a virtual machine or a VPN has made",
-    expected="an interface that leads to the other hosts",
-    remedy="name the job's interface or network with --interface",
-)
-
-
-@judges(VIRTUAL_INTERFACE, reads=("job_address",))
-def virtual_interface(host: Candidate) -> Iterator[Finding]:
-    """Docker's bridge has an address on each host, and leads to none of them."""
-    name = host.address.interface
-    if name and host.hosts > 1 and host.needs.interface is None:
-        status = failed_unless(not name.startswith(VIRTUAL))
-        yield host.finding(VIRTUAL_INTERFACE, status, name, actual=f"{name} {host.address.address}")
 
 
 LAUNCHER = Check("launch_script", fires="not there, or not executable")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from nodectl.checks.check import Check, odd_ones
-from nodectl.checks.launch.candidate import Candidate, JobNeeds, is_loopback, judges_together
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.system.basics import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
@@ -17,7 +17,6 @@ from nodectl.model.status import Status
 
 ORDER = 20
 
-_SHOWN = 4
 _VERSION_REMEDY = "run `nodectl provision` on all hosts of the job, with one stack profile"
 
 PORTS = Check("launch_ports", fires="too few of them are free on all hosts")
@@ -65,43 +64,6 @@ def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
             actual=f"{few(others)} has it too" if others else name,
             remedy=f"`hostnamectl set-hostname` on {host.host}, or list one machine once in the inventory",
         )
-
-
-PEER_NAMES = Check(
-    "launch_peer_names",
-    fires="warning: one means different things; unknown: no answer in time",
-    expected="names of the job's hosts mean the same on all of them",
-)
-
-
-@judges_together(PEER_NAMES, reads=("names",))
-def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """Judge names that mean different things on different hosts; a name that nobody knows is an inventory alias."""
-    names_by_host = {host.host: host.known("names", Names) for host in hosts}
-    wrong: dict[str, list[str]] = {host: [] for host in names_by_host}
-    for name in dict.fromkeys(name for names in names_by_host.values() for name in names.peers):
-        meanings = {host: _meaning(host, names, name) for host, names in names_by_host.items()}
-        _, odd = odd_ones({host: meaning for host, meaning in meanings.items() if meaning is not None})
-        for host in odd:
-            wrong[host].append(f"{name} means {meanings[host]}")
-    for candidate in hosts if len(hosts) > 1 else ():
-        silent = [name for name, addresses in names_by_host[candidate.host].peers.items() if addresses is None]
-        status, actual, remedy = Status.OK, "they do", ""
-        if wrong[candidate.host]:
-            status, actual = Status.WARNING, "; ".join(wrong[candidate.host][:_SHOWN])
-            remedy = "make /etc/hosts or the name service equal; the launch script itself passes addresses"
-        elif silent:
-            status, actual = Status.UNKNOWN, f"no answer in time for {few(silent)}"
-            remedy = "mend /etc/resolv.conf: a job that looks names up waits there too"
-        yield candidate.finding(PEER_NAMES, status, actual=actual, remedy=remedy)
-
-
-def _meaning(host: str, names: Names, name: str) -> str | None:
-    """Addresses of `name` on that host as text; None if there was no answer, or loopback for its own name."""
-    addresses = names.peers.get(name)
-    if addresses is None or (name == host and any(map(is_loopback, addresses))):
-        return None
-    return ", ".join(sorted(addresses)) or "nothing"
 
 
 def _equal(

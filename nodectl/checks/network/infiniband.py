@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodectl.checks.check import LOOK_THERE, NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges, judges_fact
+from nodectl.checks.check import LOOK_THERE, Check, Subject, Threshold, failed_unless, judges, judges_fact
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.nics import LINK_FLAPS_LIMIT, nics_of, training_names
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.host_files import HostFiles, NcclFiles
-from nodectl.facts.rdma import Gid, IbPort, SoftRoce
+from nodectl.facts.rdma import Gid, IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -441,31 +441,3 @@ def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
         for candidate, its_name, its_port in parts
         if matches(its_name, name) and (not port or its_port in ("", port))
     ]
-
-
-SOFT_ROCE = Check(
-    "soft_roce",
-    fires="an interface that should carry a software device does not",
-    roles=("rdma",),
-)
-
-
-@judges_fact(
-    SoftRoce,
-    SOFT_ROCE,
-    reads=("soft_roce",),
-    unread="software devices",
-    or_absent=True,
-    where=lambda host: isinstance(host.variables.get("rdma_soft_roce"), list),
-    variables=("rdma_soft_roce",),
-)
-def soft_roce(host: Subject, rdma: SoftRoce) -> Iterator[Finding]:
-    """One finding an interface of `rdma_soft_roce`: tests without an adapter ask for these devices."""
-    for name in map(str, host.variables["rdma_soft_roce"]):
-        device, expected, remedy = f"rxe_{name}", f"a software device on {name}", f"systemctl status nodectl-rxe@{name}"
-        status, actual = Status.FAILED, "not there"
-        if device in rdma.devices:
-            status, actual = Status.OK, "there"
-        elif rdma.cannot:
-            status, actual = Status.SKIPPED, f"{NOT_SETTABLE}: {rdma.cannot}"
-        yield host.finding(SOFT_ROCE, status, device, expected=expected, actual=actual, remedy=remedy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Subject, Threshold, judges, judges_fact, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, Told, judges, judges_value, warning_unless
 from nodectl.facts.base import NO_TIME, hung
 from nodectl.facts.look import Hung
 from nodectl.facts.services import Clock, ClockSync, TimeService
@@ -163,12 +163,11 @@ PYTHON3 = Check(
 )
 
 
-@judges_fact(Versions, PYTHON3, reads=("versions",), unread="the system's Python")
-def python3(host: Subject, versions: Versions) -> Iterator[Finding]:
+@judges_value(Versions, PYTHON3, reads=("versions",), unread="the system's Python", otherwise=Status.FAILED)
+def python3(_: Subject, versions: Versions) -> Told | None:
     """Require the system's own python3, not that of an environment."""
     reason = versions.unavailable.get("python3", "")
     if not (versions.python3 or reason):
-        return
-    absent = reason.endswith("is not installed")
-    status = Status.OK if versions.python3 else Status.FAILED if absent else Status.UNKNOWN
-    yield host.finding(PYTHON3, status, actual=versions.python3 or reason)
+        return None
+    is_unknown = not versions.python3 and not reason.endswith("is not installed")
+    return Told(None if is_unknown else bool(versions.python3), versions.python3 or reason)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, Told, failed_unless, judges_fact, judges_value
 from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.processors import Cpu, Memory, Numa, cpu_set
 from nodectl.facts.storage import Array, Drive, Drives, Raid
@@ -67,16 +67,13 @@ def processors(host: Subject, cpu: Cpu) -> Iterator[Finding]:
         yield host.finding(check, status, expected=f"{number} {noun}", actual=actual, remedy=remedy)
 
 
-@judges_fact(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
-def offline(host: Subject, cpu: Cpu) -> Iterator[Finding]:
+@judges_value(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
+def offline(_: Subject, cpu: Cpu) -> Told:
     """Compare the threads that the kernel knows of (all that lscpu counts) with those online."""
     if cpu.online is None:
-        remedy = "look at /sys/devices/system/cpu/online there"
-        yield host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
-        return
+        return Told(None, remedy="look at /sys/devices/system/cpu/online there")
     online = len(cpu_set(cpu.online))
-    actual = f"{online} of {cpu.threads} ({cpu.online})"
-    yield host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
+    return Told(online >= cpu.threads, f"{online} of {cpu.threads} ({cpu.online})")
 
 
 MEMORY_BALANCE = Check(
@@ -87,21 +84,16 @@ MEMORY_BALANCE = Check(
 )
 
 
-@judges_fact(Numa, MEMORY_BALANCE, reads=("numa",), unread="the NUMA nodes", borrowed="sys")
-def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
+@judges_value(Numa, MEMORY_BALANCE, reads=("numa",), unread="the NUMA nodes", borrowed="sys")
+def numa(_: Subject, numa: Numa) -> Told | None:
     """Require about as much memory on each NUMA node as on the others."""
-    if not numa.nodes:
-        return
     # a node without processors is a GPU's memory (GH200), or memory at the end of a link (CXL)
     nodes = [node for node in numa.nodes if node.cpus] or list(numa.nodes)
-    sizes = {node.node: node.memory_mib for node in nodes}
-    sizes_mib = {node: size for node, size in sizes.items() if size is not None}
-    if len(sizes_mib) < len(sizes):
-        yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
-        return
-    least, most = min(sizes_mib.values()), max(sizes_mib.values())
+    sizes_mib = {node.node: node.memory_mib for node in nodes if node.memory_mib is not None}
+    if len(sizes_mib) < len(nodes) or not nodes:
+        return Told(None) if nodes else None
     actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in sizes_mib.items())
-    yield host.finding(MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), actual=actual)
+    return Told(min(sizes_mib.values()) >= _UNEVEN * max(sizes_mib.values()), actual)
 
 
 MEMORY_PERCENT_LIMIT = Threshold(
@@ -115,24 +107,22 @@ MEMORY_SIZE = Check(
 )
 
 
-@judges_fact(
+@judges_value(
     Memory,
     MEMORY_SIZE,
     reads=("memory",),
     unread="the memory",
     borrowed="memory",
     where=lambda host: bool(host.wanted and host.wanted.hardware.memory_gb),
+    otherwise=Status.FAILED,
 )
-def memory(host: Subject, memory: Memory) -> Iterator[Finding]:
+def memory(host: Subject, memory: Memory) -> Told:
     """Require as much memory as the profile names, less what firmware and kernel keep."""
-    wanted_gb, percent = (
-        (host.wanted.hardware.memory_gb if host.wanted else 0) or 0,
-        host.threshold(MEMORY_PERCENT_LIMIT),
-    )
+    wanted_gb = (host.wanted.hardware.memory_gb if host.wanted else 0) or 0
+    percent = host.threshold(MEMORY_PERCENT_LIMIT)
     enough = memory.total_mib >= wanted_gb * 1e9 / 2**20 * percent / 100
     expected = f"{wanted_gb} GB installed, {percent:g} % of it usable or more"
-    actual = f"{memory.total_mib * 2**20 / 1e9:.0f} GB"
-    yield host.finding(MEMORY_SIZE, failed_unless(enough), expected=expected, actual=actual)
+    return Told(enough, f"{memory.total_mib * 2**20 / 1e9:.0f} GB", expected)
 
 
 MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
@@ -148,19 +138,19 @@ MEMORY_AVAILABLE = Check(
 )
 
 
-@judges_fact(Memory, MEMORY_AVAILABLE, reads=("memory",), unread="the memory", borrowed="memory")
-def available(host: Subject, memory: Memory) -> Iterator[Finding]:
+@judges_value(Memory, MEMORY_AVAILABLE, reads=("memory",), unread="the memory", borrowed="memory")
+def available(host: Subject, memory: Memory) -> Told:
     """Ranks and their loaders find memory."""
     least = host.threshold(MEMORY_AVAILABLE_PERCENT_LIMIT)
     usable_mib = memory.total_mib - (memory.huge_pages_mib or 0)
     expected = f"{least:g} % of the memory available or more"
     if memory.available_mib is None or usable_mib <= 0:
-        yield host.finding(MEMORY_AVAILABLE, Status.UNKNOWN, expected=expected, actual="not told")
-        return
+        return Told(None, expected=expected)
     percent = 100 * memory.available_mib / usable_mib
     enough = percent >= least
-    actual = expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}"
-    yield host.finding(MEMORY_AVAILABLE, warning_unless(enough), expected=expected, actual=actual)
+    return Told(
+        enough, expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}", expected
+    )
 
 
 # Disks that share their data (software RAID with all its members), and what each says of its own health.

@@ -47,7 +47,8 @@ from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
-from nodectl.report.jobs import findings_lines, plan_text
+from nodectl.report.findings import findings_text
+from nodectl.report.jobs import plan_text
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.inventory.here import kept
 
@@ -249,8 +250,7 @@ def _preflight(
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
     if shown:
-        for line in findings_lines(shown):
-            note(line)
+        note(findings_text(shown))
     status = exit_status(finding.status for finding in kept)
     least = request.nodes.least if request.nodes else len(hosts)
     if status and least <= len(left := passing(hosts, kept)) < len(hosts):

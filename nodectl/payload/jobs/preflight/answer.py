@@ -45,13 +45,8 @@ def _network(request: Dict[str, Any]) -> Dict[str, Any]:
     links = interfaces()
     address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
-    addresses = resolve([hostname, *request["peers"]])
     return {
-        "names": {
-            "hostname": hostname,
-            "own": addresses[hostname],
-            "peers": {name: addresses[name] for name in request["peers"]},
-        },
+        "names": {"hostname": hostname, "own": resolve(hostname)},
         "job_address": {
             "address": address.split("/")[0],
             "network": str(ipaddress.ip_interface(address).network) if address else "",
@@ -70,7 +65,7 @@ def candidates(request: Dict[str, Any]) -> Iterator[str]:
     if len(connection) == 4:
         yield connection[2]
     if request["address"]:
-        yield from resolve([request["address"]])[request["address"]] or ()
+        yield from resolve(request["address"]) or ()
     for other in request["others"][:8]:
         yield from source_towards(other)
 
@@ -117,25 +112,22 @@ def usable(link: Interface) -> List[str]:
     return [str(one) for one in sorted(kept, key=lambda one: one.version)]
 
 
-def resolve(names: Sequence[str]) -> Dict[str, Optional[List[str]]]:
-    """Addresses by name; an empty list: there is no such name; None: no answer in time."""
-    answers: Dict[str, Optional[List[str]]] = dict.fromkeys(names)
+def resolve(name: str) -> Optional[List[str]]:
+    """Return the addresses of a name; an empty list: there is no such name; None: no answer in time."""
+    answers: List[List[str]] = []
 
-    def ask(name: str) -> None:
+    def ask() -> None:
         try:
             entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            answers[name] = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+            answers.append(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except (OSError, UnicodeError):
-            answers[name] = []
+            answers.append([])
 
     # getaddrinfo has no deadline: a thread that still waits for a dead name server is left behind
-    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in answers]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + _RESOLVE_DEADLINE_S
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return dict(answers)
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_RESOLVE_DEADLINE_S)
+    return answers[0] if answers else None
 
 
 def free_ports(ports: Sequence[int], ip: int) -> List[int]:
