@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.options import global_options, take_global_options
+from nodectl.cli.options import GLOBAL_NAMES, global_options, take_global_options
 from nodectl.common.paths import unwritable_state
 from nodectl.common.spelling import meant
 from nodectl.errors import UnreachableError
@@ -123,25 +122,15 @@ class LazyGroup(click.Group):
 @global_options
 @click.version_option(__version__, message="nodectl %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, /, **options: Any) -> None:
+def cli(ctx: click.Context) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
-    typed = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    params = {param.name: param for param in cli.params}
-
-    def read_setting(name: str, value: Any) -> Any:
-        several = params[name].multiple and not isinstance(value, list)
-        return params[name].type_cast_value(ctx, [value] if several else value)
-
-    ctx.obj = App.create(typed=typed, read_setting=read_setting, **options)
-    ctx.obj.refuse_unknown_settings({*commands(), *options, "on_event"})
-    name = ctx.invoked_subcommand or ""
-    if name in _WITHOUT_STATE:
-        ctx.obj.only_looks()
-    elif name in _NEED_STATE and (reason := unwritable_state()):
+    app = ctx.ensure_object(App)
+    app.refuse_unknown_settings({*commands(), *GLOBAL_NAMES, "on_event"})
+    if ctx.invoked_subcommand in _WITHOUT_STATE:
+        app.only_looks()
+    elif ctx.invoked_subcommand in _NEED_STATE and (reason := unwritable_state()):
         raise UnreachableError(reason, "make room there, or set XDG_STATE_HOME to a folder that you may write")
-    if (command := cli.get_command(ctx, name)) and (table := ctx.obj.defaults_for([name])):
-        ctx.default_map = {name: ctx.obj.named_settings(command, table, name)}
-    ctx.call_on_close(ctx.obj.close)
+    ctx.call_on_close(app.close)
 
 
 def root_context(app: App | None = None) -> click.Context:

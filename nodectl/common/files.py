@@ -8,7 +8,7 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from nodectl.common import bounded_json
@@ -89,6 +89,15 @@ def read_json(path: Path, remedy: str) -> Any:
         return bounded_json.loads(text)
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}", remedy) from error
+
+
+def read_document(path: Path, schema: str, remedy: str) -> dict[str, Any]:
+    """Return the document of this schema that an operator's file holds; UsageError with the remedy if it holds none."""
+    document = read_json(path, remedy)
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != schema:
+        raise UsageError(f"{path}: no {schema} in it (its schema is {found!r})", remedy)
+    return cast("dict[str, Any]", document)
 
 
 def read_text(path: Path, remedy: str) -> str:

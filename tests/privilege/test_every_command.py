@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ import pytest
 
 from nodectl.trials.propose import proposal_of, propose
 from tests.conftest import Cli, LabUnderTest
-from tests.privilege.logins import TYPED, WAYS, Watcher, Way, files_with_password, logins_on, write_passwords
+from tests.privilege.logins import WAYS, Watcher, Way, files_with_password, logins_on, write_passwords
 from tests.privilege.test_become_in_lab import assert_becomes
 from tests.trials.saved_trial import trial
 
@@ -86,14 +85,6 @@ def fleet(nodectl: Cli, lab_machine: None, tmp_path_factory: pytest.TempPathFact
                 yield Fleet(nodectl, lab, folder)
             left = files_with_password(lab, lab.hosts, {"state": str(folder / "state")})
         assert watcher.looks > 10 and watcher.seen == {} and left == {}
-
-
-def test_who_has_the_password_in_its_words_is_seen() -> None:
-    with Watcher() as watcher:
-        argv = [sys.executable, "-c", "import time; time.sleep(2)", TYPED]
-        process = subprocess.Popen(argv)
-        process.wait()
-    assert process.pid in watcher.seen
 
 
 @pytest.mark.parametrize("login", ["p-none", "p-look", "p-noisy", "p-tty"])

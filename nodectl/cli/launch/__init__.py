@@ -149,7 +149,8 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         nproc_per_node=limits.nproc_per_node,
         lease_s=limits.lease,
         launcher=launcher,
-        venv=_venv(hosts[0], launcher, around.venv, in_container=in_container),
+        # in a container it is what PATH has, unless one is named
+        venv=around.venv or "" if in_container else venv_of(hosts[0].variables, launcher, around.venv),
         env_names=tuple(sorted(work.env)),
         name=way.name,
         workdir=way.workdir,
@@ -206,29 +207,17 @@ def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
         note(line)
 
 
-def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
-    """Return the environment's folder on the hosts; in a container it is empty (what PATH has) unless one is named."""
-    return asked or "" if in_container else venv_of(host.variables, launcher, asked)
-
-
-def _own(venv: str | None, of_all: str) -> str:
-    return venv if venv and venv != of_all else ""
-
-
-def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
-    """Each host's own, by its name; none for a launcher of the operator's own."""
-    return tuple((host.name, venv) for host in hosts if (venv := venv_of(host.variables, launcher, None)))
-
-
 def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:
     way, folder = work.way, request.checkpoint_folder()
+    # each host's own; none for a launcher of the operator's own
+    own = [(host.name, venv_of(host.variables, request.launcher, None)) for host in hosts]
     return JobNeeds(
         candidate_ports=candidate_ports(),
         interface=work.interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=None if way.start.container else request.venv or None,
-        venvs=() if venv or way.start.container else _venvs(hosts, request.launcher),
+        venvs=() if venv or way.start.container else tuple((name, venv) for name, venv in own if venv),
         image=way.start.container.image if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
         paths=work.paths,
@@ -263,7 +252,12 @@ def _preflight(
     candidates = [report.candidates[host.name] for host in hosts]
     return hosts, Surroundings(
         hosts=tuple(
-            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, request.venv))
+            PlanHost(
+                row.host,
+                row.address.address,
+                row.address.interface,
+                venv=row.needs.venv if row.needs.venv and row.needs.venv != request.venv else "",
+            )
             for row in candidates
         ),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),

@@ -11,10 +11,7 @@ import pytest
 
 from nodectl.ledger.history.database import VERSION, HistoryError
 from nodectl.ledger.history.store import History, identity_of
-from nodectl.model.verdict import Outcome
-from nodectl.trials.verdict import judge, summarise
 from tests.ledger.history.measured import memory, tcp
-from tests.trials.trials import gaining
 
 
 @pytest.fixture
@@ -76,21 +73,6 @@ def test_fleets_do_not_see_each_other(path: Path) -> None:
     with History(path, "other") as history:
         assert (history.past(), history.runs()) == ([], [])
         assert history.last([memory("gpu01", 0.0)], upto=1e12) == {}
-
-
-def test_trials_are_kept(path: Path) -> None:
-    verdicts = [judge(gaining(25, size_bytes=1024))]
-    with History(path, "fleet") as history:
-        assert history.add_trial(summarise("candidate", verdicts), "stock", verdicts, when=5.0) == 1
-        (found,) = history.trials()
-    assert (found["profile"], found["baseline"], found["verdict"], found["time"]) == (
-        "candidate",
-        "stock",
-        "better",
-        5.0,
-    )
-    assert found["trials"][0]["verdict"] == Outcome.BETTER
-    assert found["trials"][0]["size_bytes"] == 1024
 
 
 def newer(path: Path) -> None:
