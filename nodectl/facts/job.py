@@ -30,10 +30,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class JobAddress:
-    """The address and interface that a job would use; empty texts if there is none, `network` in CIDR form.
-
-    `interfaces` are all that have an address which other hosts can reach.
-    """
+    """The address, network in CIDR form and interface that a job would use, and all interfaces that others reach."""
 
     address: str
     network: str
