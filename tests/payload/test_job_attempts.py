@@ -272,7 +272,7 @@ def test_a_spare_that_never_heard_the_lost_host_goes_on_from_the_shared_checkpoi
     state = fleet.report(1, job_id)["state"]
     for pid in (state["containment"]["outer"], state["pid"]):
         os.kill(pid, signal.SIGKILL)
-    fleet.start(2, job_id)
+    assert fleet.start(2, job_id).returncode == 0
     fleet.wait_settled(job_id)
     assert [fleet.report(rank, job_id)["state"]["state"] for rank in (0, 2)] == ["finished"] * 2
     assert fleet.report(0, job_id)["state"]["roster"] == [0, 2]
