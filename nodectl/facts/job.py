@@ -65,7 +65,7 @@ class JobVenv:
     """Versions in the launcher's environment, empty if there is none; `engine` is that of --engine.
 
     The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
-    without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
+    without.
     """
 
     python: str
@@ -73,7 +73,6 @@ class JobVenv:
     nccl: str
     engine: str = ""
     cuda: str = ""
-    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,13 +276,12 @@ def _environments(plan: Mapping[str, Any]) -> str:
 
 
 def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what of NCCL_IB_HCA is set where; hosts alike together, nothing if it is set nowhere."""
-    values: dict[tuple[str, ...], list[str]] = {}
+    """Return where NCCL_IB_HCA is set; hosts alike together, nothing if it is set nowhere."""
+    values: dict[str, list[str]] = {}
     for host in hosts:
-        by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))
-        values.setdefault((host["ib_hca"], *by_rank) if host["ib_hca"] else tuple(by_rank), []).append(host["name"])
-    lines = [f"  {fold(names)}  {line}" for variables, names in values.items() for line in variables]
-    return ["NCCL_IB_HCA", *lines] if lines else []
+        if host["ib_hca"]:
+            values.setdefault(host["ib_hca"], []).append(host["name"])
+    return ["NCCL_IB_HCA", *(f"  {fold(names)}  {value}" for value, names in values.items())] if values else []
 
 
 def _nodes(plan: Mapping[str, Any]) -> int:

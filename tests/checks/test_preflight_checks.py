@@ -121,7 +121,6 @@ def test_a_good_fleet_is_quiet_and_every_check_speaks() -> None:
         ("launch_checkpoint_folder", {"checkpoint_folder__error": "Read-only file system"}, "failed", "Read-only"),
         ("launch_checkpoint_folder", {"checkpoint_folder__free_mib": None}, "unknown", "cannot be told"),
         ("launch_venv", {"job_venv__cuda": "none"}, "failed", "torch 2.13.0"),
-        ("launch_venv", {"job_venv__dead": "/old/bin/python"}, "failed", "/old/bin/python"),
         ("launch_cuda", {"job_venv__cuda": "13.0", "gpus": gpus("570.86.15")}, "failed", "driver 570.86.15"),
         ("launch_cuda", {"job_venv__cuda": "12.8", "gpus": gpus("520.61.05")}, "failed", "driver 520.61.05"),
         ("launch_gpus", {"gpu_count__count": None}, "unknown", "does not answer"),

@@ -143,7 +143,7 @@ def _provision(host: Candidate) -> str:
 VENV = Check(
     "launch_venv",
     looks_at="the launcher's environment",
-    fires="no Python there, no torch, beside GPUs one for CPUs, or it was moved here",
+    fires="no Python there, no torch, or beside GPUs one for CPUs",
 )
 
 
@@ -157,13 +157,10 @@ def venv(host: Candidate) -> Iterator[Finding]:
     if there.python:
         actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
     is_blind = bool(host.gpu_count) and (there.cuda == "none" or there.torch.endswith("+cpu"))
-    actual += f", moved here: its programs are for {there.dead}, which is not there" if there.dead else ""
-    status = failed_unless(bool(there.python and there.torch and not is_blind and not there.dead))
+    status = failed_unless(bool(there.python and there.torch and not is_blind))
     expected = f"{host.needs.venv} with torch{' for CUDA' * is_blind}"
     remedy = f"{_provision(host)}, or name an environment that has it: --venv DIR"
-    if there.dead:
-        remedy = "make the environment anew where it is now, or name another: --venv DIR"
-    elif host.variables.get("ansible_connection") == "local":
+    if host.variables.get("ansible_connection") == "local":
         remedy = f"activate an environment with torch, or name it: --venv DIR; or, as root, {_provision(host)}"
     yield host.finding(VENV, status, expected=expected, actual=actual, remedy=remedy)
 

@@ -279,16 +279,10 @@ def _clean(job: JobFolder) -> Row:
     removed = not row["alive"] and row["processes"] == 0
     problem = row["problem"]
     if removed:
-        state = row["state"]
-        Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
+        Containment.recorded(job.id, row["state"].get("containment", {})).remove()
         problem = job.remove()
         removed = not problem
     return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
-
-
-def _ended_at(state: Dict[str, Any]) -> Optional[float]:
-    """Return the wall-clock time of the job's end; None if it has not ended or its state was rebuilt."""
-    return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
 def _clean_payloads() -> None:
@@ -377,7 +371,7 @@ def _force(job: JobFolder) -> Row:
         state = last_state  # the job ended by this stop, so the state before it is the better record
     if state.get("containment"):
         containment.kill(_FORCE_S)
-        containment.remove(_ended_at(state))
+        containment.remove()
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}
         with contextlib.suppress(OSError):

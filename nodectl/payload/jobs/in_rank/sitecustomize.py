@@ -279,22 +279,6 @@ def _write(path: str, document: Dict[str, Any]) -> None:
         raise
 
 
-def _bind_nic() -> None:
-    """Set the NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
-    document = os.environ.pop("NODECTL_GPU_HCAS", "")
-    if document:
-        import json
-
-        adapters, place = json.loads(document), os.environ["LOCAL_RANK"]
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            place = dict(enumerate(visible.split(","))).get(int(place), "").strip()
-        # a GPU by its UUID, or counted by speed, is none of the matrix's numbers: NCCL chooses
-        in_order = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID") == "PCI_BUS_ID"
-        if place.isdigit() and int(place) < len(adapters) and in_order:
-            os.environ["NCCL_IB_HCA"] = adapters[int(place)]
-
-
 def _trace() -> None:
     """Have the rank profiled if the job is launched with `--trace torch`."""
     if os.environ.pop("NODECTL_TRACE", ""):
@@ -307,7 +291,6 @@ def _install() -> None:
     try:
         if _is_rank():
             _clean_environment()
-            _bind_nic()
             _Rank()
             _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank

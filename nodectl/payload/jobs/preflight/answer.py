@@ -215,7 +215,6 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "cuda": cuda_of_torch(venv) if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
-            "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
@@ -243,24 +242,6 @@ def python_version(prefix: Path) -> str:
         return record.name.split("-")[1]
     match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
     return match.group(1) if match else ""
-
-
-# of a script's first lines; paths that the kernel would cut are given to sh
-_INTERPRETER = re.compile(rb"#!\s*(/\S+)|'''exec' ([\"']?)(/[^\"'\n]+?)\2 [\"']?\$0")
-_HEAD_BYTES = 4096
-
-
-def dead_interpreter(prefix: Path, engine: str) -> str:
-    """Return the Python that what starts the ranks names and that is not there; empty if it is, or is not told."""
-    if engine == "deepspeed":  # it is started by the environment's own python
-        return ""
-    try:
-        with (prefix / "bin" / (engine or "torchrun")).open("rb") as file:
-            lines = file.read(_HEAD_BYTES).split(b"\n")[:2]
-    except OSError:
-        return ""
-    named = [match.group(1) or match.group(3) for match in map(_INTERPRETER.match, lines) if match]
-    return next((os.fsdecode(path) for path in named if not os.access(path, os.X_OK)), "")
 
 
 def _engines(request: Dict[str, Any]) -> List[str]:
