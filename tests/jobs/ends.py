@@ -51,8 +51,7 @@ class End:
         return self.script or TRAIN.replace("steps, dies_at", f"{beside}steps, dies_at", 1).replace(_DIES, body)
 
 
-_SURE, _TWICE, _GOES_ON = 1, 2, 2
-_AGAIN = f"in the same way, at step {AT_STEP} again"
+_SURE, _GOES_ON = 1, 2
 _BY_NAME = {case.name: case for case in deaths.DEATHS}
 
 
@@ -95,10 +94,6 @@ STOPS = [
     End("syntax_error", _SURE, "SyntaxError", script="def broken(:\n"),
     _as("disk_full", "a_full_disk", _SURE, "disk_full"),
     _as("bad_argument", "a_bad_argument", _SURE, "argument"),
-    _as("missing_file", "missing_data", _TWICE, _AGAIN),
-    End("shape_mismatch", _TWICE, _AGAIN, "torch.ones(3, 4) @ torch.ones(3, 4)"),
-    _as("loader_worker_killed", "a_loader_worker_killed", _TWICE, _AGAIN),
-    _as("exit_0_of_one_rank", "exit_0_inside_a_collective", _TWICE, "left_early"),
 ]
 GOES_ON = [
     End("host_lost", _GOES_ON, act=_kill_all, spare=True, times=1, body="time.sleep(600)"),

@@ -19,7 +19,6 @@ _ROOM_BYTES = 128 * 1024
 _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
-_LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 
 
 def _make_way() -> None:
@@ -159,17 +158,7 @@ def _note(value: BaseException) -> Dict[str, Any]:
         "chain": [_link(error, role) for error, role in _chain(value)],
         "text": _bounded("".join(lines), _TEXT_CHARS),
         "full": _or(lambda: _full_disks(value), []),
-        "limits": _or(_limits, {}),
     }
-
-
-def _limits() -> Dict[str, int]:
-    """Return the limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
-    import resource
-
-    soft = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS if hasattr(resource, name)}
-    held = {name: number for name, number in soft.items() if number != resource.RLIM_INFINITY}
-    return {**held, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
