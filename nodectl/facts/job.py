@@ -121,10 +121,9 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """Jobs of nodectl whose supervisor lives on the host: this login's, and those of others with the login."""
+    """Jobs of nodectl whose supervisor lives on the host, of any login."""
 
     ids: tuple[str, ...]
-    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,9 +352,8 @@ OTHER_JOBS = Check(
 def other_jobs(host: Candidate) -> Iterator[Finding]:
     """Two jobs on one host share its cores, GPUs and links."""
     jobs = host.known("running_jobs", RunningJobs)
-    if not jobs.ids and not jobs.others:
+    if not jobs.ids:
         yield host.finding(OTHER_JOBS, Status.OK, actual="none")
         return
-    ends = f"`nodectl jobs stop {jobs.ids[0]}` ends the first of them" if jobs.ids else "ask who runs it"
-    actual = ", ".join([*jobs.ids, *jobs.others])
-    yield host.finding(OTHER_JOBS, Status.WARNING, actual=actual, remedy=f"both will be slower; {ends}")
+    remedy = f"both will be slower; `nodectl jobs stop {jobs.ids[0]}` of its login ends the first of them"
+    yield host.finding(OTHER_JOBS, Status.WARNING, actual=", ".join(jobs.ids), remedy=remedy)

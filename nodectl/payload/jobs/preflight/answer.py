@@ -26,7 +26,7 @@ from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
-from ..folder import JobFolder, known_jobs, state_root
+from ..folder import state_root
 from ..job_id import is_job_id
 from ..process import all_pids, login_of, read_cmdline
 
@@ -295,7 +295,7 @@ def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
-        "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
+        "running_jobs": {"ids": running_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
@@ -359,18 +359,8 @@ def shm_mib() -> Optional[int]:
 
 
 def running_jobs() -> List[str]:
-    """Jobs of nodectl whose supervisor lives on this node."""
-    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
-
-
-def others_jobs() -> List[str]:
-    """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
-    jobs = set()
-    for pid in all_pids():
-        job_id = _started(read_cmdline(pid))
-        if is_job_id(job_id) and not (JobFolder(job_id).exists or os.path.isdir(JobFolder(job_id).partial)):
-            jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
-    return sorted(jobs)
+    """Jobs of nodectl that any login runs here, by their supervisors' command lines."""
+    return sorted({job_id for job_id in map(_started, map(read_cmdline, all_pids())) if is_job_id(job_id)})
 
 
 def _started(cmdline: List[str]) -> str:
@@ -379,13 +369,6 @@ def _started(cmdline: List[str]) -> str:
         return ""
     command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
     return job_id if command == "start" else ""
-
-
-def _runs(job: JobFolder) -> bool:
-    try:
-        return job.supervisor_alive() and not job.state().get("final", False)
-    except (OSError, ValueError):
-        return False
 
 
 def main(arguments: List[str]) -> int:
