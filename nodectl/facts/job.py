@@ -61,7 +61,7 @@ class JobVenv:
     """Versions in the launcher's environment, empty if there is none; `engine` is that of --engine.
 
     The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
-    without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
+    without.
     """
 
     python: str
@@ -69,7 +69,6 @@ class JobVenv:
     nccl: str
     engine: str = ""
     cuda: str = ""
-    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +117,9 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """Jobs of nodectl whose supervisor lives on the host: this login's, and those of others with the login."""
+    """Jobs of nodectl whose supervisor lives on the host, of any login."""
 
     ids: tuple[str, ...]
-    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
