@@ -98,10 +98,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The launcher that nodectl deployed: whether it runs, and has the torchrun that it starts.
-
-    Why the launcher does not run, and why torchrun cannot be started; empty if they do.
-    """
+    """The launcher that nodectl deployed: why it does not run, and why torchrun cannot be started; empty if they do."""
 
     error: str
     torchrun_error: str
@@ -199,8 +196,11 @@ def _run_error(status: str, text: str) -> str:
     return "headers and library are of two versions" if len(versions) > 1 else ""
 
 
-def _nccl_tests_words(tests: NcclTests) -> str:
-    return ", ".join(build.program for build in tests.builds) or "not built"
-
-
-NCCL_TESTS_FACT = Fact("nccl_tests", _commands, _read_nccl_tests, _nccl_tests_words, row=509, occasion="verify")
+NCCL_TESTS_FACT = Fact(
+    "nccl_tests",
+    _commands,
+    _read_nccl_tests,
+    lambda tests: ", ".join(build.program for build in tests.builds) or "not built",
+    row=509,
+    occasion="verify",
+)

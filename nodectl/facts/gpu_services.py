@@ -19,10 +19,9 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 
 @dataclass(frozen=True, slots=True)
 class DcgmHealth:
-    """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
+    """DCGM's own watches (`dcgmi health --check`): its word on the whole, and each complaint.
 
-    `overall` is DCGM's word, empty where its host engine runs and watches nothing; `complaints` are the lines below it
-    that are no heading.
+    `overall` is empty if its host engine runs and watches nothing; `complaints` are without headings.
     """
 
     overall: str
@@ -47,10 +46,7 @@ def _read_dcgm_health(recording: Recording) -> DcgmHealth:
         raise AbsentError("DCGM's host engine does not run")
     if any(phrase in printed for phrase in _NOT_WATCHED):
         return DcgmHealth("", ())
-    return _parse_dcgm_health(output(recording, _DCGM_HEALTH_COMMAND.key))
-
-
-def _parse_dcgm_health(text: str) -> DcgmHealth:
+    text = output(recording, _DCGM_HEALTH_COMMAND.key)
     overall = _OVERALL.search(text)
     if overall is None:
         raise ParseError(f"dcgm-health: no overall health in {text[:120]!r}")
@@ -86,10 +82,7 @@ _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware
 
 @dataclass(frozen=True, slots=True)
 class FabricManager:
-    """NVSwitch's fabric manager: its version, and the state of its unit.
-
-    The installed program's version, and its unit's state; None without systemd.
-    """
+    """NVSwitch's fabric manager: its version, and the state of its unit; None without systemd."""
 
     version: str
     unit_state: str | None = None

@@ -113,13 +113,6 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCode:
-    """SHA-256 of the project's files that earlier launches brought there."""
-
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SharedMemory:
     """Size of /dev/shm, None if there is none."""
 
@@ -153,7 +146,6 @@ KINDS: Mapping[str, type[Any]] = {
     "state_folder": Folder,
     "checkpoint_folder": Folder,
     "needed_paths": NeededPaths,
-    "kept_code": KeptCode,
     "shared_memory": SharedMemory,
     "running_jobs": RunningJobs,
     "rdma_devices": RdmaDevices,

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import read_text, replace_file
+from nodectl.common.files import read_document, read_text, replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
 from nodectl.trials.store import folder
@@ -62,20 +62,7 @@ def read_proposal(path: Path) -> Proposed:
             hosts, pattern = (), next(iter(map(str, inside.get("children", {"all": None}))))
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: malformed proposal: {error!r}", _AGAIN) from error
-    return Proposed(path, pattern, hosts, _evidence(path))
-
-
-def _evidence(path: Path) -> Mapping[str, Any]:
-    beside = evidence_path(path)
-    try:
-        evidence = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the evidence beside {path} cannot be read: {error}", f"put {beside.name} beside it, or propose it again"
-        ) from error
-    if not isinstance(evidence, dict) or evidence.get("schema") != SCHEMA or not evidence.get("trials"):
-        raise UsageError(f"{beside} is no evidence ({SCHEMA})", _AGAIN)
-    return evidence
+    return Proposed(path, pattern, hosts, read_document(evidence_path(path), SCHEMA, _AGAIN))
 
 
 def remember(applied: Applied) -> None:

@@ -20,7 +20,7 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import OWN
 from nodectl.probes.base import Note
-from nodectl.provision.events import ProvisionRun, TaskEvent
+from nodectl.provision.events import ProvisionRun
 from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -28,7 +28,7 @@ from nodectl.trials.settings import TUNING, plain
 
 RENEW_S = 10.0
 LEASE_S = 60.0
-# by a host that does not answer the others are not held up: each has a thread of its own
+# a host that does not answer holds up the renewal of the others by so much, which is less than a lease
 _ANSWER_S = 10.0
 _RESTORED = 9
 # no program is started but the shell: a measurement may be under way
@@ -56,8 +56,7 @@ class Leases:
 
     def start(self, hosts: Sequence[Host]) -> None:
         """Renew the leases of these hosts from now on."""
-        for host in hosts:
-            threading.Thread(target=self._renew, args=(host,), name=f"lease {host.name}", daemon=True).start()
+        threading.Thread(target=self._renew, args=(hosts,), name="leases", daemon=True).start()
 
     def stop(self) -> None:
         """Renew no more; a renewal that is on its way may still arrive."""
@@ -82,9 +81,9 @@ class Leases:
         """{host: why}: those that did not answer when last asked."""
         return {host.name: lease.silence for host, lease in self._leases.items() if lease.silence}
 
-    def _renew(self, host: Host) -> None:
-        while not self._stop.wait(min(RENEW_S, self._lease_s / 4)) and not self._leases[host].loss:
-            self._once(host)
+    def _renew(self, hosts: Sequence[Host]) -> None:
+        while not self._stop.wait(min(RENEW_S, self._lease_s / 4)):
+            self.beat([host for host in hosts if not self._leases[host].loss])
 
     def _once(self, host: Host) -> None:
         lease = self._leases[host]
@@ -118,19 +117,8 @@ class TrialPlaybooks:
     # lines that were shown already: each turn reports the same ones
     shown: set[str] = field(default_factory=set)
 
-    def arm(self, hosts: Sequence[Host], purpose: str, lease_s: float) -> PlaybookRun:
-        """Start the timer of each host."""
-        return self._run("trial_arm", hosts, {"trial_lease_s": lease_s}, purpose)
-
-    def put_on(self, hosts: Sequence[Host], profile: str) -> PlaybookRun:
-        """Set the live values of a tuning profile, and verify them."""
-        return self._run("trial_on", hosts, {} if profile == OWN else {TUNING: plain(profile)}, profile)
-
-    def take_off(self, hosts: Sequence[Host], purpose: str) -> PlaybookRun:
-        """Restore the former values, checked."""
-        return self._run("trial_off", hosts, {}, purpose)
-
-    def _run(self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str) -> PlaybookRun:
+    def run(self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str) -> PlaybookRun:
+        """Run a playbook of trials on these hosts; findings are about the subject."""
         identity = {"run": self.trial, "by": operator(), "nodectl": __version__}
         request = ProvisionRequest(
             playbook,
@@ -141,17 +129,13 @@ class TrialPlaybooks:
             variables={**variables, "run_identity": identity, "trial_id": self.trial},
         )
         with handlers_kept():
-            run = provision(request, _ignored)
+            run = provision(request, lambda _: None)
         for text in dict.fromkeys(event.text for event in run.reports):
             if text not in self.shown:
                 self.shown.add(text)
                 self.note(text)
         answers = {answer.host: answer.result["trial"] for answer in run.answers if "trial" in answer.result}
         return PlaybookRun(answers, tuple(_findings(run, hosts, subject)))
-
-
-def _ignored(event: TaskEvent) -> None:
-    """Show nothing while the playbook runs: its end holds all that matters."""
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
@@ -199,7 +183,8 @@ class Armed:
         findings = [_finding(name, Status.FAILED, profile, f"nothing was changed: {why}") for name, why in gone.items()]
         left = [host for host in self.hosts if host.name not in gone]
         if left:
-            findings += self.playbooks.put_on(left, profile).findings
+            variables = {} if profile == OWN else {TUNING: plain(profile)}
+            findings += self.playbooks.run("trial_on", left, variables, profile).findings
         self.environment.update({host.name: self.nccl_of(profile, host) for host in left})
         return tuple(findings)
 
@@ -210,7 +195,7 @@ class Armed:
     def arm(self, hosts: Sequence[Host]) -> None:
         """Start each host's timer, and renew its lease from now on."""
         self._asked = tuple(hosts)
-        run = self.playbooks.arm(hosts, self.purpose, self.lease_s)
+        run = self.playbooks.run("trial_arm", hosts, {"trial_lease_s": self.lease_s}, self.purpose)
         self.hosts = tuple(host for host in hosts if run.answers.get(host.name, {}).get("state") == "armed")
         self.findings += run.findings
         self.leases.start(self.hosts)
@@ -246,7 +231,7 @@ class Armed:
             self.leases.stop()
 
     def _take_off(self, hosts: Sequence[Host]) -> None:
-        run = self.playbooks.take_off(hosts, self.purpose)
+        run = self.playbooks.run("trial_off", hosts, {}, self.purpose)
         remedy = "correct what is named; the host tries again every minute, and a reboot restores all"
         self.findings += tuple(replace(finding, subject="former values", remedy=remedy) for finding in run.findings)
         for host in self.hosts:

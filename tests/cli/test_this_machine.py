@@ -91,26 +91,6 @@ def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -
         assert list(json.loads(done.stdout)["hosts"]) == ["other"] and "this machine" not in done.stderr
 
 
-def _doctored(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = json.loads(done.stdout)["findings"]
-    return rows
-
-
-def test_a_name_of_it_means_it_where_the_inventory_that_was_found_has_it_not(typed: Typed) -> None:
-    Path("hosts.yml").write_text("all: {hosts: {other: {ansible_connection: local}}}\n")
-    Path("ansible.cfg").write_text("[defaults]\ninventory = hosts.yml\n")
-    for name in ("127.0.0.1", socket.gethostname()):
-        done = typed("-l", name, "facts", "--output", "json")
-        assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
-        assert "hosts.yml" in done.stderr
-    (row,) = (row for row in _doctored(typed("-l", "::1", "doctor", "--output", "json")) if row["check"] == "inventory")
-    assert "this machine" in row["actual"]
-    assert typed("-i", "hosts.yml", "-l", "localhost", "facts").returncode == 2
-    Path("hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}, other: {}}}\n")
-    done = typed("-l", "localhost", "facts", "--output", "json")
-    assert list(json.loads(done.stdout)["hosts"]) == ["localhost"] and "this machine" not in done.stderr
-
-
 def test_the_example_of_the_source_tree_counts_once_it_is_edited(typed: Typed) -> None:
     for name in ("ansible.cfg", "inventory/hosts.yml"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -168,7 +148,7 @@ def test_it_is_what_ansible_would_read_and_anything_that_ansible_reads_counts(
         (ours,), (theirs,) = quick.hosts(limit), read.hosts(limit)
         assert ours.variables == {name: theirs.variables[name] for name in ours.variables}
         assert replace(ours, variables={}) == replace(theirs, variables={})
-    assert (quick.sources, quick.names(), quick.groups()) == (read.sources, read.names(), read.groups())
+    assert (quick.sources, quick.names()) == (read.sources, read.names())
     with pytest.raises(InventoryError, match="matches 'other'"):
         quick.hosts("other")
     assert only_here((), Access()) and only_here(["localhost,"], None)
@@ -179,15 +159,6 @@ def test_it_is_what_ansible_would_read_and_anything_that_ansible_reads_counts(
         said.unlink()
     monkeypatch.setenv("ANSIBLE_INVENTORY", "/absent")
     assert not only_here((), None)
-
-
-@pytest.mark.parametrize("name", ["localhost", socket.gethostname()])
-def test_among_others_it_is_reached_without_ssh(typed: Typed, name: str) -> None:
-    words = ("-i", f"{name},192.0.2.7", "-l", name)
-    done = typed(*words, "exec", "--output", "json", "--", "true")
-    assert [row["host"] for row in json.loads(done.stdout)["results"]] == [name], done.stderr
-    done = typed(*words, "-e", "ansible_connection=ssh", "-e", "ansible_port=1", "exec", "--", "true")
-    assert done.returncode == 3
 
 
 def test_an_inventory_of_it(typed: Typed) -> None:

@@ -122,7 +122,7 @@ class Fleet:
         plan = {
             "version": 1, "id": job_id, "created_at": time.time(), "operator": "test", "script": "script.py",
             "args": list(args), "nproc_per_node": 2, "hosts": hosts, "master_port": 29_999,
-            "heartbeat_port": free_port(), "lease_s": 5.0, "beat_s": 0.3, "start_deadline_s": 30.0, "grace_s": 1.0,
+            "heartbeat_port": free_port(), "lease_s": 5.0, "beat_s": 0.3, "start_deadline_s": 6.0, "grace_s": 1.0,
             "launcher": str(self.launcher), "venv": "", "env_names": ["TOKEN"], "checkpoint": None,
             "start": more.get("plan_start", {}), **more,
         }  # fmt: skip

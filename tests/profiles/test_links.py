@@ -12,7 +12,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.floors import Reference, held_against
-from nodectl.probes.nccl.fleet import Group, Part, Ready, Route
+from nodectl.probes.nccl.fleet import Group, Part, Route
 from nodectl.probes.nccl.models import ceiling
 from nodectl.profiles.links import nvlink_gb_s, pcie_gb_s, predicted
 from nodectl.profiles.schema import Hardware
@@ -25,7 +25,7 @@ SLOT = {"pcie_gen": 4, "pcie_width": 16}
 def ring(gpu: str, links: int, ranks: int, algorithm: str = "RING") -> dict[str, Any]:
     """What the nccl probe writes beside an all_reduce of one node; without NVLinks over PCIe 4."""
     rate = nvlink_gb_s(gpu, links) if links else pcie_gb_s(*SLOT.values())
-    host = Ready(Endpoint(Host("a", "a"), "a", "eth0", 1500, 1, None, None, ranks))
+    host = Endpoint(Host("a", "a"), "a", "eth0", 1500, 1, None, None, ranks)
     group = Group((Part(host, ranks),))
     model = ceiling("all_reduce", group, "nccl", {"a": Route(inside_gb_s=rate)}, algorithm)
     assert model is not None

@@ -65,6 +65,23 @@ def test_input_is_exactly_what_was_given(sshd: Sshd, transport: Transport, size:
     assert done.stdout.strip() == str(size)
 
 
+@pytest.mark.parametrize("on_output", [False, True])
+def test_a_login_shell_that_does_not_run_the_command_is_no_success(
+    sshd: Sshd, transport: Transport, tmp_path: Path, on_output: bool
+) -> None:
+    host, heard = sshd.with_start_file("echo 'choose 1 or 2'; exit 0", tmp_path), list[bytes]()
+    streamed = (lambda _, data: heard.append(data)) if on_output else None
+    done = transport.run(host, ["echo", "ran"], timeout_s=60, stdin=b"input", on_output=streamed)
+    assert (done.outcome, done.exit_status, done.stdout, heard) == (Outcome.UNREACHABLE, None, "", [])
+    assert done.error == "its login shell ended with 0 and did not run the command: choose 1 or 2"
+    assert ".bashrc" in done.remedy
+
+
+def test_what_a_login_shell_prints_before_the_command_is_left_out(noisy_sshd: Sshd, transport: Transport) -> None:
+    done = transport.run(noisy_sshd.host(), ["echo", "ran"], timeout_s=60)
+    assert (done.outcome, done.exit_status, done.stdout) == (Outcome.RAN, 0, "ran\n")
+
+
 def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transport) -> None:
     done = transport.run(sshd.host(), ["sh", "-c", "head -c 20000000 /dev/zero; echo end >&2"], timeout_s=60)
     assert (len(done.stdout), done.stderr, done.exit_status) == (16 << 20, "end\n", 0)

@@ -28,7 +28,7 @@ class JobNeeds:
     """Hold what a job needs of its hosts; `venv` None means that the launcher brings its own Python.
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
-    reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
+    reads there, each a file, a folder or any. `engine` is what starts the ranks.
     `image` is the container's.
     """
 
@@ -42,7 +42,6 @@ class JobNeeds:
     ports_needed: int = 2
     paths: tuple[tuple[str, PathKind], ...] = ()
     engine: str = "torchrun"
-    project: str = ""
     image: str = ""
     venvs: tuple[tuple[str, str], ...] = ()
 

@@ -22,11 +22,11 @@ from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.facts.job import KeptCode, RdmaDevices
+from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
-from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
     GPU,
     LaunchRequest,
@@ -43,7 +43,7 @@ from nodectl.jobs.plan import (
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
@@ -120,8 +120,8 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
-        _start(app, hosts, plan, work, surroundings)
-    note_jobs(app.fleet, [plan.id], started=True)
+        _start(app, hosts, plan, work)
+    note_started(app.fleet, plan.id)
     if asked.detach:
         names = [host.name for host in plan.hosts]
         job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}
@@ -149,7 +149,8 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         nproc_per_node=limits.nproc_per_node,
         lease_s=limits.lease,
         launcher=launcher,
-        venv=_venv(hosts[0], launcher, around.venv, in_container=in_container),
+        # in a container it is what PATH has, unless one is named
+        venv=around.venv or "" if in_container else venv_of(hosts[0].variables, launcher, around.venv),
         env_names=tuple(sorted(work.env)),
         name=way.name,
         workdir=way.workdir,
@@ -180,15 +181,13 @@ def _ready_hosts(
     return hosts, surroundings
 
 
-def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
+def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
     """Send the code and start a supervisor on each host; if that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
-    if any(surroundings.kept_code.values()):
-        note(describe_parcels(sent))
+    package = pack(plan, work.way.code)
     note(f"job {plan.id}: starting on {where}")
     try:
-        start(app.transport, hosts, plan, packages, work.env, app.forks)
+        start(app.transport, hosts, plan, package, work.env, app.forks)
     except BaseException as error:
         for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
             note(line)
@@ -208,32 +207,19 @@ def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
         note(line)
 
 
-def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
-    """Return the environment's folder on the hosts; in a container it is empty (what PATH has) unless one is named."""
-    return asked or "" if in_container else venv_of(host.variables, launcher, asked)
-
-
-def _own(venv: str | None, of_all: str) -> str:
-    return venv if venv and venv != of_all else ""
-
-
-def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
-    """Each host's own, by its name; none for a launcher of the operator's own."""
-    return tuple((host.name, venv) for host in hosts if (venv := venv_of(host.variables, launcher, None)))
-
-
 def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:
     way, folder = work.way, request.checkpoint_folder()
+    # each host's own; none for a launcher of the operator's own
+    own = [(host.name, venv_of(host.variables, request.launcher, None)) for host in hosts]
     return JobNeeds(
         candidate_ports=candidate_ports(),
         interface=work.interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=None if way.start.container else request.venv or None,
-        venvs=() if venv or way.start.container else _venvs(hosts, request.launcher),
+        venvs=() if venv or way.start.container else tuple((name, venv) for name, venv in own if venv),
         image=way.start.container.image if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
-        project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
     )
@@ -266,7 +252,12 @@ def _preflight(
     candidates = [report.candidates[host.name] for host in hosts]
     return hosts, Surroundings(
         hosts=tuple(
-            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, request.venv))
+            PlanHost(
+                row.host,
+                row.address.address,
+                row.address.interface,
+                venv=row.needs.venv if row.needs.venv and row.needs.venv != request.venv else "",
+            )
             for row in candidates
         ),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
@@ -276,7 +267,6 @@ def _preflight(
         rdma_hosts=[
             row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
         ],
-        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 
 

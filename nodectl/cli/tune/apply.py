@@ -20,11 +20,11 @@ from nodectl.cli.options import (
     takes,
     yes_option,
 )
-from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.progress import run_playbook, show_run, tell_messages
 from nodectl.cli.rights import require_root
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
-from nodectl.cli.terminal import ask, emit_json, note
+from nodectl.cli.terminal import ask, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
@@ -95,11 +95,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
         fleet.close()
     if not check and any(tally.changed for tally in run.hosts.values()):
         remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(names), now()))
-    tell_messages(run)
-    if app.json:
-        emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": findings})
-    else:
-        show_table(run)
+    show_run(app, "tune-apply", run, findings=findings)
     if not run.exit_status and not check:
         note(f"give it to every later run, or the next one takes it back: nodectl -i … -i {proposal} provision")
     raise SystemExit(run.exit_status)
