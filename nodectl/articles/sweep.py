@@ -21,7 +21,6 @@ from nodectl.articles.comparing import (
     ratios,
     with_spread,
 )
-from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.common.counting import counted
@@ -107,37 +106,38 @@ def run_sweep(
     table: Table,
     note: Note,
 ) -> Sweep:
-    """All rates in turn within each measurement, which gets its share of the time until `options.ends_at`."""
+    """Measure at one rate after the other; each measurement gets its share of the time until `options.ends_at`."""
     if len(hosts) < 2:
         raise UsageError("the network sweep needs two hosts or more, and one is selected", more(hosts))
     table.check(len(hosts))
-    links = sorted(links, key=lambda link: link.rate_bits or 0)
-    # none where the links are what they are
-    settings = [link.put_on for link in links if link.put_on]
-    turns = Turns(transport, settings) if settings else None
     steps: list[tuple[str, Sequence[Host], Run[TrainingOptions]]] = [
-        ("one_node", hosts[:1], partial(run_training, turns=turns)),
-        ("many_nodes", hosts, partial(run_training, turns=turns)),
-        ("retrieval", hosts, partial(run_retrieval, table=table, turns=turns)),
+        ("one_node", hosts[:1], run_training),
+        ("many_nodes", hosts, run_training),
+        ("retrieval", hosts, partial(run_retrieval, table=table)),
     ]
-    cells: list[dict[str, Measurement]] = [{} for _ in links]
-    total = ProbeResult()
-    for number, (name, members, run) in enumerate(steps):
-        note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(link.name or 'their own rate' for link in links)}")
-        try:
-            result = run(transport, members, _with_share(options, len(steps) - number), note)
-        except BudgetError as error:
-            if not total.measurements:  # nothing is lost by refusing
-                raise
-            finding = Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
-            result = ProbeResult(findings=(finding,))
-        measured = [_at(measurement, link) for measurement, link in zip(result.measurements, links, strict=False)]
-        for cell, measurement in zip(cells, measured, strict=False):
-            cell[name] = measurement
-        # who cannot take part is told of once, not by each of the measurements
-        fresh = [finding for finding in result.findings if finding not in total.findings]
-        total += ProbeResult(tuple(measured), tuple(fresh))
-    sweep = Sweep(tuple(Row(link, **cell) for link, cell in zip(links, cells, strict=True)), total)
+    total, rows, left = ProbeResult(), [], len(links) * len(steps)
+    for link in sorted(links, key=lambda link: link.rate_bits or 0):
+        if link.put_on:
+            link.put_on()
+        cells: dict[str, Measurement] = {}
+        for name, members, run in steps:
+            note(f"{NAME}: {name.replace('_', ' ')}, links at {link.name or 'their own rate'}")
+            try:
+                result = run(transport, members, _with_share(options, left), note)
+            except BudgetError as error:
+                if not total.measurements:  # nothing is lost by refusing
+                    raise
+                finding = Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
+                result = ProbeResult(findings=(finding,))
+            left -= 1
+            measured = tuple(_at(measurement, link) for measurement in result.measurements)
+            if measured:
+                cells[name] = measured[0]
+            # who cannot take part is told of once, not by each of the measurements
+            fresh = tuple(finding for finding in result.findings if finding not in total.findings)
+            total += ProbeResult(measured, fresh)
+        rows.append(Row(link, **cells))
+    sweep = Sweep(tuple(rows), total)
     return replace(sweep, result=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
@@ -391,7 +391,7 @@ def retrieval_document(result: ProbeResult) -> dict[str, object]:
 
 def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     """Return a line for each batch size."""
-    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
+    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms")
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
@@ -405,7 +405,7 @@ def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     conditions = measured.conditions
-    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms")]
     p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
     return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)

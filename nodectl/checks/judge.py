@@ -20,10 +20,8 @@ ORDER = 0
 
 LONGEST = 1000
 
-PROFILES = Check(
-    "profiles", looks_at="the host's profiles", fires="they cannot work together, none is named, or they warn"
-)
-REACH = Check("reach", looks_at="the host", fires="no answer")
+PROFILES = Check("profiles", fires="they cannot work together, none is named, or they warn")
+REACH = Check("reach", fires="no answer")
 
 
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:

@@ -25,7 +25,7 @@ from nodectl.cli.options import (
     takes,
     text_option,
 )
-from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
+from nodectl.cli.terminal import as_json, note, put, result, safe, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -37,7 +37,7 @@ from nodectl.jobs.listing import Listing, read_jobs
 from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
-from nodectl.jobs.seen import note_jobs, started_jobs
+from nodectl.jobs.seen import started_jobs
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets
@@ -371,28 +371,23 @@ def follow_output(
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    printer, noise = LinePrinter(to_stderr=app.json), Noise()
+    noise = Noise()
     silent: dict[str, str] = {}
     for event in events:
         if isinstance(event, Line):
             text, mark = event.text, f"[{event.local_rank}] "
             if event.local_rank is None:
                 text, mark = _TORCHRUN_MARK.sub(r"[\1] ", text), ""
-            source = f"{event.host} {event.local_rank}"
-            if not event.goes_on and noise.holds(source, event.text):
-                continue
-            printer.add(source, f"{event.host.ljust(width)} | {mark}", text, goes_on=event.goes_on)
+            if not noise.holds(f"{event.host} {event.local_rank}", event.text):
+                click.echo(safe(f"{event.host.ljust(width)} | {mark}{text}"), err=app.json)
         elif isinstance(event, Back):
             silent.pop(event.host, None)
         elif isinstance(event, Dropped):
-            printer.end()
             whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host
             note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were deleted to stay within 1024 MiB")
         else:
             silent[event.host] = event.why
-            printer.end()
             note(f"{event.host}: {event.why}")
-    printer.end()
     return silent
 
 
@@ -431,7 +426,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
         _note_problems({**listing.problems, **listing.unreachable})
-    note_jobs(app.fleet, [job.id for job in listing.jobs])
     return replace(listing, started=frozenset(started_jobs(app.fleet)))
 
 

@@ -28,7 +28,7 @@ from nodectl.probes.lost import Watched
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
 from nodectl.probes.registry import AnyProbe, chosen, group, kind_of, listed
 from nodectl.probes.series import RunInterrupt, run_probes
-from nodectl.report.findings import findings_list
+from nodectl.report.findings import findings_text
 from nodectl.report.measurements import comparison_table, measurements_text
 from nodectl.report.metrics import probe_metrics
 from nodectl.transport.base import Transport
@@ -255,7 +255,7 @@ def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Map
     if text or write is not None:
         put(text.rstrip("\n"), write)
     if findings:
-        note(findings_list(findings, everything=everything))
+        note(findings_text(findings, everything=everything))
     if status := exit_status(finding.status for finding in findings):
         raise SystemExit(status)
 

@@ -16,14 +16,13 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
 from nodectl.model.topology import Fabric, NcclEnvironment
-from nodectl.report.findings import whole_finding
+from nodectl.report.findings import TWO_SCREENS, folded, whole_finding
 from nodectl.report.topology import (
     MARK,
     environment_document,
     environment_yaml,
     fabric_document,
     fabric_text,
-    findings_text,
     node_document,
     nodes_text,
     variables_yaml,
@@ -137,6 +136,8 @@ def _show(
         empty = "No host's topology could be read." if is_unseen else "No GPU and no RDMA adapter was found."
         text = "\n\n".join(filter(None, parts)) or empty
     app.show("topology", document, text)
-    lines = findings_text(findings)
-    if lines and not app.json:
-        note(lines)
+    # what is fine and expects nothing is a note: it says how a host was built
+    notes = [finding for finding in findings if finding.status is Status.OK and finding.actual and not finding.expected]
+    wrong = [finding for finding in findings if finding.status not in (Status.OK, Status.SKIPPED)]
+    if (lines := folded([*wrong, *notes], TWO_SCREENS)) and not app.json:
+        note("\n".join(lines))

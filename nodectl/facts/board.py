@@ -103,7 +103,7 @@ _NO_BMC = ("Could not open device", "No such file or directory", "Unable to open
 
 @dataclass(frozen=True, slots=True)
 class BmcEvent:
-    """One event, as ipmitool words it; `date` is the controller's, empty for what came before it had a clock."""
+    """One event, as ipmitool words it; `date` is empty for what came before the controller had a clock."""
 
     date: str
     time: str

@@ -27,11 +27,6 @@ def modules() -> Mapping[str, str]:
     }
 
 
-def _facts_in(module: str) -> Mapping[str, Fact[Any]]:
-    """Return the facts of a module by their subjects."""
-    return {value.subject: value for value in vars(import_module(module)).values() if isinstance(value, Fact)}
-
-
 @cache
 def registered() -> tuple[Fact[Any], ...]:
     """Return every fact of this folder, in the order of their lines."""
@@ -46,7 +41,12 @@ def all_facts() -> tuple[Fact[Any], ...]:
 
 def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
     """Return these, in the order of their lines; no other module is imported for it."""
-    facts = (_facts_in(modules()[subject])[subject] for subject in subjects)
+    facts = (
+        {value.subject: value for value in vars(import_module(modules()[subject])).values() if isinstance(value, Fact)}[
+            subject
+        ]
+        for subject in subjects
+    )
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 

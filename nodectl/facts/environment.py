@@ -9,7 +9,7 @@ from nodectl.common import bounded_json, node_paths
 from nodectl.common.counting import counted
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, entry, file_text, output, shell, variable
+from nodectl.facts.base import Fact, entry, output, shell, variable
 from nodectl.facts.versions import venv_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -72,34 +72,14 @@ TORCH_IMPORT_FACT = Fact(
 )
 
 
-_CONFIG = Command("deepspeed-config", ("cat", f"{node_paths.ROOT}/etc/ds_config.json"))
-_HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfile"))
-
-
-@dataclass(frozen=True, slots=True)
-class DeepSpeed:
-    """DeepSpeed as a job imports it, and the two files that it reads.
-
-    The package as imported, and the texts of its files; None if there is none.
-    """
-
-    package: Imported
-    config: str | None
-    hostfile: str | None
-
-
-def _read_deepspeed(recording: Recording) -> DeepSpeed:
-    package = read_import(recording, "deepspeed")
-    return DeepSpeed(package, file_text(recording, _CONFIG.key), file_text(recording, _HOSTFILE.key))
-
-
 DEEPSPEED_FACT = Fact(
     "deepspeed",
-    lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
-    _read_deepspeed,
-    lambda value: value.package.error or f"deepspeed {value.package.version}",
+    lambda host: (import_command("deepspeed", host),),
+    lambda recording: read_import(recording, "deepspeed"),
+    lambda value: value.error or f"deepspeed {value.version}",
     row=506,
     occasion="verify",
+    about="What DeepSpeed is when a job imports it.",
 )
 
 
@@ -118,10 +98,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The launcher that nodectl deployed: whether it runs, and has the torchrun that it starts.
-
-    Why the launcher does not run, and why torchrun cannot be started; empty if they do.
-    """
+    """The launcher that nodectl deployed: why it does not run, and why torchrun cannot be started; empty if they do."""
 
     error: str
     torchrun_error: str
@@ -219,8 +196,11 @@ def _run_error(status: str, text: str) -> str:
     return "headers and library are of two versions" if len(versions) > 1 else ""
 
 
-def _nccl_tests_words(tests: NcclTests) -> str:
-    return ", ".join(build.program for build in tests.builds) or "not built"
-
-
-NCCL_TESTS_FACT = Fact("nccl_tests", _commands, _read_nccl_tests, _nccl_tests_words, row=509, occasion="verify")
+NCCL_TESTS_FACT = Fact(
+    "nccl_tests",
+    _commands,
+    _read_nccl_tests,
+    lambda tests: ", ".join(build.program for build in tests.builds) or "not built",
+    row=509,
+    occasion="verify",
+)

@@ -1,13 +1,10 @@
-"""NVIDIA's services beside the driver: DCGM's watches and last diagnostic, NVSwitch's fabric manager and its log."""
+"""NVIDIA's services beside the driver: DCGM's watches, and NVSwitch's fabric manager."""
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodectl.common.counting import counted
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, entry, output, parse, read_fact, script
-from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
+from nodectl.facts.base import AbsentError, Fact, entry, output, read_fact
 from nodectl.facts.services import UNITS_COMMAND, UNITS_FACT, Units
 from nodectl.model.recording import Command, Recording
 
@@ -22,10 +19,9 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 
 @dataclass(frozen=True, slots=True)
 class DcgmHealth:
-    """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
+    """DCGM's own watches (`dcgmi health --check`): its word on the whole, and each complaint.
 
-    `overall` is DCGM's word, empty where its host engine runs and watches nothing; `complaints` are the lines below it
-    that are no heading.
+    `overall` is empty if its host engine runs and watches nothing; `complaints` are without headings.
     """
 
     overall: str
@@ -50,10 +46,7 @@ def _read_dcgm_health(recording: Recording) -> DcgmHealth:
         raise AbsentError("DCGM's host engine does not run")
     if any(phrase in printed for phrase in _NOT_WATCHED):
         return DcgmHealth("", ())
-    return _parse_dcgm_health(output(recording, _DCGM_HEALTH_COMMAND.key))
-
-
-def _parse_dcgm_health(text: str) -> DcgmHealth:
+    text = output(recording, _DCGM_HEALTH_COMMAND.key)
     overall = _OVERALL.search(text)
     if overall is None:
         raise ParseError(f"dcgm-health: no overall health in {text[:120]!r}")
@@ -84,86 +77,12 @@ DCGM_HEALTH_FACT = Fact(
 )
 
 
-# dcgm_fields.h: DCGM_FI_DEV_DIAG_*_RESULT, by the short names over their columns
-_TESTS = {
-    "MEMRES": (350, "memory"),
-    "DIARES": (351, "diagnostic"),
-    "PCIRES": (352, "pcie"),
-    "STRRES": (353, "targeted_stress"),
-    "POWRES": (354, "targeted_power"),
-    "MBWRES": (355, "memory_bandwidth"),
-    "MEMTRES": (356, "memtest"),
-    "PLSRES": (357, "pulse_test"),
-    "EUDRES": (358, "eud"),
-    "CPUEUDRES": (359, "cpu_eud"),
-    "SWRES": (360, "software"),
-    "NVBRES": (361, "nvbandwidth"),
-}
-_FIELDS = ",".join(str(field) for field, _ in _TESTS.values())
-_DCGM_DIAG_COMMAND = Command("dcgm-diag", ("dcgmi", "dmon", "-e", _FIELDS, "-c", "1"), deadline_s=15, hardware=True)
-# what dcgmi says of numbers that its release does not have yet
-_NO_FIELD = re.compile(r"\bfield", re.IGNORECASE)
-_DCGM_DIAG_ROW = re.compile(r"[A-Z][\w-]* \d+\s+(.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class DcgmDiag:
-    """How the last `dcgmi diag` of each test ended, as DCGM's host engine remembers it (DCGM 4 and later).
-
-    DCGM's error code by test, 0 if it passed; what did not run since the host engine's start is not here.
-    """
-
-    results: Mapping[str, int]
-
-
-def _read_dcgm_diag(recording: Recording) -> DcgmDiag:
-    done = entry(recording, _DCGM_DIAG_COMMAND.key)
-    printed = f"{done.stdout}{done.stderr}"
-    if any(phrase in printed.lower() for phrase in NO_ENGINE):
-        raise AbsentError("DCGM's host engine does not run")
-    if done.exit_status != 0 and _NO_FIELD.search(printed):
-        raise AbsentError("this release of DCGM does not keep results")
-    return DcgmDiag(_parse_dcgm_diag(output(recording, _DCGM_DIAG_COMMAND.key)))
-
-
-def _parse_dcgm_diag(text: str) -> dict[str, int]:
-    head, *lines = text.splitlines() or [""]
-    columns = head.split()
-    if columns[:1] != ["#Entity"] or not set(columns[1:]) <= _TESTS.keys():
-        raise ParseError(f"dcgm-diag: {head[:120]!r} is not the head of `dcgmi dmon -e {_FIELDS}`")
-    results: dict[str, int] = {}
-    for name, code in _cells(columns[1:], lines):
-        # of the whole host, and so the same in each GPU's row
-        results[name] = max(code, results.get(name, 0))
-    return results
-
-
-def _cells(columns: list[str], lines: list[str]) -> Iterator[tuple[str, int]]:
-    for line in lines:
-        cells = match[1].split() if (match := _DCGM_DIAG_ROW.fullmatch(line.rstrip())) else []
-        if cells and len(cells) != len(columns):
-            raise ParseError(
-                f"dcgm-diag: {line[:160]!r} has {counted(len(cells), 'value')} under {counted(len(columns), 'name')}"
-            )
-        yield from ((_TESTS[name][1], int(cell)) for name, cell in zip(columns, cells, strict=False) if cell.isdigit())
-
-
-def _dcgm_diag_words(diag: DcgmDiag) -> str:
-    return ", ".join(f"{name} {code or 'passed'}" for name, code in diag.results.items()) or "none ran"
-
-
-DCGM_DIAG_FACT = Fact("dcgm_diag", (_DCGM_DIAG_COMMAND,), _read_dcgm_diag, _dcgm_diag_words, row=166, quiet=True)
-
-
 _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FabricManager:
-    """NVSwitch's fabric manager: its version, and the state of its unit.
-
-    The installed program's version, and its unit's state; None without systemd.
-    """
+    """NVSwitch's fabric manager: its version, and the state of its unit; None without systemd."""
 
     version: str
     unit_state: str | None = None
@@ -185,25 +104,4 @@ FABRIC_MANAGER_FACT = Fact(
     _read_fabric_manager,
     lambda manager: f"{manager.version}, {manager.unit_state or 'state not known'}",
     row=640,
-)
-
-
-_FABRIC_MANAGER_LOG_COMMAND = script("fabric-manager-log", hardware=True)
-
-
-def _read_fabric_manager_log(recording: Recording) -> FabricManagerLog:
-    text = output(recording, _FABRIC_MANAGER_LOG_COMMAND.key, "fabric manager has no log there")
-    # right after a boot there is nothing to read, and nothing to tell
-    has_lines = any(line.strip() and not line.startswith("-- ") for line in text.splitlines())
-    return parse(parse_fabricmanager_log, text) if has_lines else FabricManagerLog((), 0)
-
-
-FABRIC_MANAGER_LOG_FACT = Fact(
-    "fabric_manager_log",
-    (_FABRIC_MANAGER_LOG_COMMAND,),
-    _read_fabric_manager_log,
-    lambda log: f"{counted(len(log.events), 'complaint')} in {counted(log.lines, 'line')}",
-    row=641,
-    quiet=True,
-    about="What fabric manager has logged since the boot: in its own file, else in the journal.",
 )

@@ -56,10 +56,7 @@ _CRASHES = (4, 6, 7, 8, 11)
 
 @dataclass(frozen=True, slots=True)
 class Gpu(GpuStatus):
-    """One GPU with its index; a value that the driver refuses is None, its text in `unavailable`.
-
-    `nvidia-smi -q` tells all fields, other commands the first few.
-    """
+    """One GPU with its index; commands other than `nvidia-smi -q` fill the first few fields only."""
 
     index: int | None = None
 
@@ -78,11 +75,9 @@ class Gpu(GpuStatus):
 class Gpus:
     """The GPUs that the loaded driver shows, all that `nvidia-smi -q` tells of each, and those that are lost.
 
-    The GPUs that the driver shows; `lost` are those that it names but cannot reach.
-
-    `source` is the command that told: all but nvidia-smi-q leave most values None. `warnings` are nvidia-smi's own.
-    `disputed` says what tells of another number than these and the lost ones, or of no good end; `confirmed`: another
-    source has as many.
+    `source` is the command that told: all but nvidia-smi-q leave most values None. `lost` are those that the driver
+    names but cannot reach, `warnings` nvidia-smi's own. `disputed` says what tells of another number than these and the
+    lost ones, or of no good end; `confirmed`: another source has as many.
     """
 
     count: int
@@ -237,7 +232,11 @@ def _from_report(recording: Recording) -> Gpus:
     indexes = _indexes(recording)
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
-    devices = _with_resets(tuple(_gpu(number, status, indexes) for number, status in enumerate(whole)))
+    devices = _with_resets(
+        tuple(
+            Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number))) for number, status in enumerate(whole)
+        )
+    )
     gpus = Gpus(
         len(devices),
         devices,
@@ -253,10 +252,6 @@ def _from_report(recording: Recording) -> Gpus:
 
 # in the order of its fields, which are the first of Gpu's
 _all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
-
-
-def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    return Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
 
 
 def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

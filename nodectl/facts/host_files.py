@@ -52,13 +52,13 @@ def _parse_host_files(text: str) -> HostFiles:
         elif file == "missing":
             missing.append(rest)
         elif equals and _NAME.fullmatch(name):
-            variables.append(Variable(file, name, _unquoted(value)))
+            variables.append(
+                Variable(
+                    file, name, value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+                )
+            )
     addresses_by_name = {name: tuple(of_name) for name, of_name in addresses.items()}
     return HostFiles(machine_id, addresses_by_name, tuple(variables), tuple(missing))
-
-
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
 def _host_files_words(files: HostFiles) -> str:
@@ -87,7 +87,7 @@ _USER = script("nccl-conf-user", FIND_NCCL_CONF + shell("nccl-conf-user"), waits
 class NcclFiles:
     """NCCL's files: /etc/nccl.conf, and the one that NCCL_CONF_FILE names or the login's ~/.nccl.conf.
 
-    NCCL's files; None if there is none. The user's, at `user_path`, goes before the system's.
+    None if there is none. The user's, at `user_path`, goes before the system's.
     """
 
     system: str | None

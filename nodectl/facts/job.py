@@ -22,11 +22,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Meanings of names on the host: addresses, empty for no such name, None if no answer came in time."""
+    """The host's name, and what it means there: addresses, empty for nothing, None if no answer came in time."""
 
     hostname: str
     own: tuple[str, ...] | None
-    peers: Mapping[str, tuple[str, ...] | None] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +113,6 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCode:
-    """SHA-256 of the project's files that earlier launches brought there."""
-
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SharedMemory:
     """Size of /dev/shm, None if there is none."""
 
@@ -154,7 +146,6 @@ KINDS: Mapping[str, type[Any]] = {
     "state_folder": Folder,
     "checkpoint_folder": Folder,
     "needed_paths": NeededPaths,
-    "kept_code": KeptCode,
     "shared_memory": SharedMemory,
     "running_jobs": RunningJobs,
     "rdma_devices": RdmaDevices,

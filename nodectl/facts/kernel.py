@@ -80,11 +80,13 @@ def _read_kernel(recording: Recording) -> Kernel:
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 
 
-def _kernel_words(kernel: Kernel) -> str:
-    return f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}"
-
-
-KERNEL_FACT = Fact("kernel", (_UNAME, _OS_RELEASE), _read_kernel, _kernel_words, row=300)
+KERNEL_FACT = Fact(
+    "kernel",
+    (_UNAME, _OS_RELEASE),
+    _read_kernel,
+    lambda kernel: f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}",
+    row=300,
+)
 
 
 _BOOT_COMMAND = Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True)
@@ -128,16 +130,13 @@ class Modules:
 
 
 def _parse_modules(text: str) -> Modules:
-    names = [_name(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    names = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if match := _ROW.match(line):
+            names.append(match[1].replace("-", "_"))
+        elif line.strip():  # a module that stands in no line counts as not loaded
+            raise ParseError(f"/proc/modules line {number}: {line[:120]!r}")
     return Modules(tuple(sorted(names)))
-
-
-def _name(number: int, line: str) -> str:
-    match = _ROW.match(line)
-    if match is None:
-        # a module that stands in no line counts as not loaded
-        raise ParseError(f"/proc/modules line {number}: {line[:120]!r}")
-    return match[1].replace("-", "_")
 
 
 MODULES_FACT = text_fact(
@@ -193,10 +192,7 @@ _CHOICES = {"transparent_hugepage", "transparent_hugepage_defrag"}
 
 @dataclass(frozen=True, slots=True)
 class KernelKnobs:
-    """Settings of the kernel that are no sysctl: huge pages, governors, SMT, IOMMU, taint, command line.
-
-    `governors` counts the CPUs of each frequency governor.
-    """
+    """Kernel settings that are no sysctl: huge pages, CPUs by governor, SMT, IOMMU, taint, command line."""
 
     cmdline: str | None = None
     transparent_hugepage: str | None = None
@@ -228,13 +224,10 @@ def _parse_kernel_knobs(text: str) -> KernelKnobs:
         raise UnknownError("kernel-knobs: nothing was shown")
     typed: dict[str, Any] = {name: values[name] for name in values.keys() & set(KernelKnobs.__slots__)}
     typed |= {name: whole(typed[name]) for name in typed.keys() & _COUNTS}
-    typed |= {name: _chosen(typed[name]) for name in typed.keys() & _CHOICES}
+    typed |= {
+        name: (typed[name].partition("[")[2].partition("]")[0] or typed[name]) for name in typed.keys() & _CHOICES
+    }
     return KernelKnobs(governors=governors, **typed)
-
-
-def _chosen(text: str) -> str:
-    """Return the choice in brackets: `always [madvise] never` is madvise."""
-    return text.partition("[")[2].partition("]")[0] or text
 
 
 def _kernel_knobs_words(knobs: KernelKnobs) -> str:

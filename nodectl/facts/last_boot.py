@@ -35,8 +35,7 @@ class LastBoot:
     """How the last boot ended, by what tells of it; `way` is `first` if no earlier boot is on record.
 
     Ways: clean, panic, watchdog, thermal, hardware, stopped, first, unknown. Times in seconds since 1970; `ended_at` is
-    that of the journal's last line. `journal` is kept, volatile, slow or denied. `reason` is the kernel's word on the
-    reset. `jobs` ran then, of this login's.
+    of the journal's last line. `journal` is kept, volatile, slow or denied; `reason` the kernel's word on the reset.
     """
 
     way: str

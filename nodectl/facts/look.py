@@ -56,10 +56,9 @@ _NOT_ASKED = "not asked: "
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The tools that did not end in time or printed without end, and the commands that were not run for it.
+    """The tools that did not end in time or printed without end (`floods`), and the commands not run for it.
 
     `tools`: each with how long it was waited for and the keys of its commands; `no_time`: keys for want of time.
-    `floods`: the names among them that printed without end.
     """
 
     tools: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
@@ -139,10 +138,7 @@ exit "${{ended:-{_ABSENT}}}"
 
 @dataclass(frozen=True, slots=True)
 class SiteRun:
-    """One check's end: its exit status, what it printed, and the last line of what it complained of.
-
-    `why` says what kept it from answering; empty if it answered.
-    """
+    """One check's end: its exit status, output, last line of complaint, and why it did not answer; empty if it did."""
 
     exit_status: int
     text: str
@@ -202,7 +198,8 @@ def _run(entry: Entry) -> SiteRun:
 
 
 def _why(entry: Entry, complaint: str) -> str:
-    status, limit_s = entry.exit_status, _limit_s(entry)
+    status, limit = entry.exit_status, entry.argv[5] if len(entry.argv) > 5 else ""
+    limit_s = int(limit) if re.fullmatch(r"[0-9]{1,4}", limit) else 0
     if lacks_program(entry):
         reason = entry.stderr.partition(f"{_NOT_HERE}: ")[2].strip()
         return f"it could not be sent to the host{': ' if reason else ''}{reason}"
@@ -216,11 +213,6 @@ def _why(entry: Entry, complaint: str) -> str:
     if status is None or entry.cut:
         return "its output was cut"
     return "" if 0 <= status <= 3 else _ended(status, complaint)
-
-
-def _limit_s(entry: Entry) -> int:
-    limit = entry.argv[5] if len(entry.argv) > 5 else ""
-    return int(limit) if re.fullmatch(r"[0-9]{1,4}", limit) else 0
 
 
 def _ended(status: int, complaint: str) -> str:

@@ -85,21 +85,16 @@ def _interface(row: Any) -> Interface:
             master=row.get("master"),
             mtu_max=row.get("max_mtu") or None,
             bond_mode=(link.get("info_data") or {}).get("mode") if link.get("info_kind") == "bond" else None,
-            counters=_counters(row.get("stats64") or row.get("stats") or {}),
+            counters={
+                f"{way}_{name}": value
+                for way in ("rx", "tx")
+                for name, value in (row.get("stats64") or row.get("stats") or {}).get(way, {}).items()
+                if isinstance(value, int)
+            },
         )
         return Interface(row["ifindex"], nic)
     except (KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"ip: interface {str(row)[:200]!r}: {error!r}") from error
-
-
-def _counters(stats: Any) -> dict[str, int]:
-    """Return `rx_errors`, `tx_dropped`: both directions in one mapping."""
-    return {
-        f"{way}_{name}": value
-        for way in ("rx", "tx")
-        for name, value in stats.get(way, {}).items()
-        if isinstance(value, int)
-    }
 
 
 def _read_nics(recording: Recording) -> dict[str, Nic]:
@@ -164,8 +159,8 @@ class NicQueues:
 class NicSetup:
     """Ring sizes and interrupts of the interfaces that are devices on the PCI bus, and what is set again at boot.
 
-    The interfaces' queues; whether irqbalance moves interrupts; the settings that a boot applies, None without any.
-    `systemd` is false if no systemd runs, so that nothing can be set again at boot.
+    `balanced`: irqbalance moves interrupts; `boot` are the settings that a boot applies, None without any. Without
+    `systemd` nothing can be set again at boot.
     """
 
     queues: Mapping[str, NicQueues]
@@ -198,15 +193,11 @@ def _sizes(text: str) -> dict[str, int]:
     return {_RINGS[name]: int(size) for name, size in pairs if name in _RINGS and int(size)}
 
 
-def _nic_setup_words(setup: NicSetup) -> str:
-    return "; ".join(f"{nic.name}: {len(nic.interrupts)} interrupts" for nic in setup.queues.values()) or "none"
-
-
 NIC_SETUP_FACT = Fact(
     "nic_setup",
     (script("nic-queues", hardware=True), script("nic-boot", _BOOT, waits=True)),
     _read_nic_setup,
-    _nic_setup_words,
+    lambda setup: "; ".join(f"{nic.name}: {len(nic.interrupts)} interrupts" for nic in setup.queues.values()) or "none",
     row=201,
     occasion="live",
 )
@@ -229,21 +220,16 @@ class InterfaceFlow:
 
     def __str__(self) -> str:
         named = (("PFC", self.pfc), ("ECN notified", self.notifies), ("ECN reacting", self.reacts))
-        return ", ".join(f"{name} {_numbers(values)}" for name, values in named if values is not None)
+        return ", ".join(
+            f"{name} {','.join(map(str, values)) or 'off'}" for name, values in named if values is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class FlowControl:
-    """Settings that keep RoCE from losing packets: priorities with pause frames (PFC), congestion marks (ECN).
-
-    The Ethernet interfaces of RDMA devices by name.
-    """
+    """Settings that keep RoCE from losing packets, by interface: pause frames (PFC), congestion marks (ECN)."""
 
     interfaces: Mapping[str, InterfaceFlow]
-
-
-def _numbers(values: tuple[int, ...]) -> str:
-    return ",".join(map(str, values)) or "off"
 
 
 def _parse_flow_control(text: str) -> FlowControl:

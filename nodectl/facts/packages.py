@@ -60,10 +60,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Packages of NVIDIA and of RDMA that are installed, by dpkg or rpm, with what keeps them at their version.
-
-    Hold those that are wholly installed, by name.
-    """
+    """Packages of NVIDIA and of RDMA that are wholly installed, by name, with what keeps them at their version."""
 
     installed: Mapping[str, Package]
 
@@ -153,15 +150,11 @@ def _parse_nvidia_repository(text: str) -> NvidiaRepository:
     )
 
 
-def _nvidia_repository_words(repository: NvidiaRepository) -> str:
-    return f"{counted(len(repository.sources), 'source')}, {counted(len(repository.candidates), 'candidate')}"
-
-
 NVIDIA_REPOSITORY_FACT = text_fact(
     "nvidia_repository",
     script("nvidia-repository"),
     _parse_nvidia_repository,
-    _nvidia_repository_words,
+    lambda found: f"{counted(len(found.sources), 'source')}, {counted(len(found.candidates), 'candidate')}",
     absent="neither apt nor dnf there",
     row=509,
     occasion="verify",
@@ -184,10 +177,8 @@ class Tree:
 class DriverBuild:
     """Reasons why an installed NVIDIA driver is not loaded, now or after a reboot.
 
-    The running `kernel`, and what DKMS has of the driver: a tree for each version, also of drivers before.
-
-    `with_module` are the kernels that have a module of the driver, whoever built it; `next_kernel` is the one that the
-    next boot starts, empty where /boot has none (a container's kernel is its host's).
+    `trees` are DKMS', also of drivers before; `with_module` the kernels that have a module of the driver, whoever built
+    it; `next_kernel` is the one that the next boot starts, empty where /boot has none (a container's is its host's).
     """
 
     kernel: str
@@ -242,10 +233,7 @@ _PATHS = (f"{RECORDS}/runs", GPU_RECORD, *LIMITS, *SERVICES, *(path for paths in
 
 @dataclass(frozen=True, slots=True)
 class RoleFiles:
-    """Files by which nodectl's roles have a boot set things again: those that are still there.
-
-    The paths that are there, the services that a boot starts, and whether systemd runs.
-    """
+    """Files by which nodectl's roles have a boot set things again, the services that a boot starts, and systemd."""
 
     present: frozenset[str]
     enabled: frozenset[str]

@@ -11,10 +11,7 @@ from nodectl.model.recording import Command, Recording
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """The host's processors: model, sockets, cores, threads, clock, NUMA nodes, hypervisor.
-
-    Cores and threads are of the whole host.
-    """
+    """The host's processors: model, sockets, clock, NUMA nodes, hypervisor; cores and threads of the whole host."""
 
     model: str | None
     architecture: str | None
@@ -144,10 +141,7 @@ _SHM = Command("df-shm", ("df", "-kP", _SHM_MOUNT))
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The host's memory, swap and huge pages, and the size of its /dev/shm.
-
-    `shm_mib` is the size of /dev/shm, None if it is no file system of its own.
-    """
+    """The host's memory, swap and huge pages, and the size of its /dev/shm, None if that is no file system."""
 
     total_mib: int
     available_mib: int | None
@@ -224,10 +218,7 @@ class MemoryController:
 
 @dataclass(frozen=True, slots=True)
 class MemoryErrors:
-    """Errors that the memory controllers counted since boot (EDAC).
-
-    EDAC's controllers; none where the kernel has no driver for them.
-    """
+    """Errors that the memory controllers counted since boot (EDAC); none if the kernel has no driver for them."""
 
     controllers: tuple[MemoryController, ...]
 

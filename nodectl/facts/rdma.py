@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from ipaddress import IPv6Address
 from typing import Any
 
 from nodectl.common.natural import natural
@@ -15,6 +14,7 @@ from nodectl.facts.base import (
     AbsentError,
     Fact,
     UnknownError,
+    UnrecordedError,
     listed,
     matches,
     output,
@@ -179,35 +179,25 @@ def _lid(text: str | None) -> int | None:
 
 
 def _read_ib_ports(recording: Recording) -> tuple[IbPort, ...]:
-    ports = {(port.device, port.port): port for port in _first(recording)}
+    try:
+        devices = sysfs_devices(recording)
+        shown = [_port(name, port, device) for name, device in devices.items() for port in device.ports]
+    except (UnknownError, ParseError) as error:
+        try:
+            shown = list(_from_ibstat(recording))
+        except (AbsentError, UnknownError, ParseError) as other:
+            was_asked = isinstance(error, UnrecordedError) and not isinstance(other, UnrecordedError)
+            raise (other if was_asked else error) from None
+    ports = {(port.device, port.port): port for port in shown}
     for fill in (_with_mtus, _with_netdevs):
         with suppress(AbsentError, UnknownError, ParseError):
             ports |= fill(recording, ports)
     return tuple(ports[key] for key in sorted(ports, key=lambda key: (natural(key[0]), key[1])))
 
 
-def _first(recording: Recording) -> Iterable[IbPort]:
-    """Return the ports from the first tool that shows them; else raise why the first could not."""
-    reasons: list[Exception] = []
-    for way in (_from_sysfs, _from_ibstat):
-        try:
-            return tuple(way(recording))
-        except (AbsentError, UnknownError, ParseError) as error:
-            reasons.append(error)
-            if isinstance(error, AbsentError) and way is _from_sysfs:
-                break  # the kernel has none: no tool can show any
-    looked = [reason for reason in reasons if "is not in the recording" not in str(reason)]
-    raise (looked or reasons)[0]
-
-
 def sysfs_devices(recording: Recording) -> dict[str, Device]:
     """Return the RDMA devices in sysfs by name; Absent if the kernel has none."""
     return parse(read_sysfs, output(recording, "ib-sysfs", _NO_DEVICE))
-
-
-def _from_sysfs(recording: Recording) -> Iterable[IbPort]:
-    devices = sysfs_devices(recording)
-    return (_port(name, port, device) for name, device in devices.items() for port in device.ports)
 
 
 def _whole(recording: Recording, key: str, name: str) -> Sequence[Any]:
@@ -229,8 +219,8 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
         IbPort(
             device=adapter.name,
             port=port.port,
-            # the kernel's word, as sysfs has it
-            state=_upper(port.state),
+            # sysfs' word: INITIALIZING is INIT
+            state=port.state and port.state.upper().removesuffix("IALIZING"),
             physical_state=port.physical_state,
             rate_gbit_s=port.rate_gbit_s,
             link_layer=port.link_layer,
@@ -242,11 +232,6 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
         for adapter in _whole(recording, "ibstat", "adapters")
         for port in adapter.ports
     )
-
-
-def _upper(text: str | None) -> str | None:
-    """Return sysfs' name of the state: `Initializing` of ibstat is INIT."""
-    return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
 
 
 def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
@@ -315,17 +300,9 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 
 def _ipv4(gid: str) -> str | None:
-    """Return the IPv4 address that a GID carries in its last four bytes; None if it carries none."""
-    if "ffff" not in gid.lower():  # it stands before every such address, and reading an address is slow
-        return None
-    if (match := _MAPPED.fullmatch(gid)) is not None:  # the kernel's form
-        high, low = int(match[1], 16), int(match[2], 16)
-        return f"{high >> 8}.{high & 255}.{low >> 8}.{low & 255}"
-    try:
-        address = IPv6Address(gid).ipv4_mapped
-    except ValueError:
-        return None
-    return None if address is None else str(address)
+    """Return the IPv4 address that a GID, as the kernel prints it, carries in its last four bytes; None without."""
+    match = _MAPPED.fullmatch(gid)
+    return ".".join(map(str, bytes.fromhex(match[1] + match[2]))) if match else None
 
 
 def _gids_words(gids: tuple[Gid, ...]) -> str:
@@ -349,10 +326,7 @@ _FULL = 0x8000
 
 @dataclass(frozen=True, slots=True)
 class Pkeys:
-    """The partitions (P_Keys) that each InfiniBand port is a member of.
-
-    Keys by port (`mlx5_0/1`) in the order of its table: what is `0x8000` or more is full membership.
-    """
+    """The partitions (P_Keys) of each InfiniBand port (`mlx5_0/1`), in the order of its table."""
 
     ports: Mapping[str, tuple[str, ...]]
 
@@ -376,31 +350,4 @@ PKEYS_FACT = text_fact(
     lambda pkeys: listed({key for keys in pkeys.ports.values() for key in keys}),
     absent="the kernel has no RDMA device",
     row=232,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SoftRoce:
-    """Software RDMA devices, which tests use, and whether this host could have one.
-
-    The devices' names, rxe_INTERFACE; `cannot` is why the host can have none, empty if it can.
-    """
-
-    devices: tuple[str, ...]
-    cannot: str
-
-
-def _parse_soft_roce(text: str) -> SoftRoce:
-    rows = [line.split(" ", 1) for line in text.splitlines()]
-    cannot = [text for kind, text in rows if kind == "cannot"]
-    return SoftRoce(tuple(text for kind, text in rows if kind == "device"), cannot[0] if cannot else "")
-
-
-SOFT_ROCE_FACT = text_fact(
-    "soft_roce",
-    script("soft-roce"),
-    _parse_soft_roce,
-    lambda soft: ", ".join(soft.devices) or "none",
-    row=215,
-    occasion="live",
 )

@@ -59,10 +59,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """systemd's units that training depends on, and all that failed.
-
-    `system` is systemd's word on the whole.
-    """
+    """systemd's units that training depends on, and all that failed; `system` is systemd's word on the whole."""
 
     system: str
     units: Mapping[str, Unit]
@@ -122,10 +119,7 @@ _CLOSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The host's clock against ours.
-
-    Host's clock minus ours; the true offset is within `error_s` above `offset_s`.
-    """
+    """The host's clock against ours: host's minus ours; the true offset is within `error_s` above `offset_s`."""
 
     offset_s: float
     error_s: float
@@ -148,10 +142,7 @@ TIME_FACT = Fact("time", (), _read_time, _time_words, row=820)
 
 @dataclass(frozen=True, slots=True)
 class ClockSync:
-    """The clock's daemon: whether one keeps the clock right.
-
-    Hold whether something keeps the clock right, in the words of the program that was asked.
-    """
+    """The clock's daemon: whether one keeps the clock right, in the words of the program that was asked."""
 
     synchronised: bool
     told: str
@@ -227,7 +218,7 @@ systemctl is-active {TIMER} 2>/dev/null || echo
 class HealthTimer:
     """The timer by which a node looks at its own health, and how old its file is.
 
-    `state` as systemctl says it, empty if no systemd runs; `age_s` of the file, None if there is none.
+    `state` is systemctl's word, empty if no systemd runs; `age_s` of the file, None if there is none.
     """
 
     state: str
@@ -264,10 +255,7 @@ _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z]+)=(.*?)(?=\s+[A-Za-z]+=|\s*$)")
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """The node in the words of Slurm's controller: states, reason, resources.
-
-    `states` are the parts of the node's state, without marks such as `*`.
-    """
+    """The node in the words of Slurm's controller: states without marks such as `*`, reason, resources."""
 
     name: str
     states: tuple[str, ...]

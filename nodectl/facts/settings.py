@@ -99,7 +99,7 @@ _VALUES = node_module("kernel_values")
 
 @dataclass(frozen=True, slots=True)
 class BootValue:
-    """Hold what a boot sets a kernel setting to, and the file that has the last word."""
+    """The value that a boot gives a kernel setting, and the file that has the last word."""
 
     value: str
     file: str
@@ -109,7 +109,7 @@ class BootValue:
 class SysctlFiles:
     """Kernel settings of the next boot: sysctl's files in the order in which they are read, and tuned's.
 
-    The last word on each kernel setting that a file names in full, by its path below /proc/sys.
+    `values` are the last word on each setting that a file names in full, by its path below /proc/sys.
     """
 
     values: Mapping[str, BootValue]
@@ -198,8 +198,8 @@ LIMITS_FACT = text_fact("limits", script("session-limits"), _parse_limits, _limi
 class LoginLimits:
     """The limits that a fresh login gets, read by root: an older session's say nothing of the files.
 
-    The lower of soft and hard of `user`'s fresh login, in limits.conf's units.
-    `uses_pam` is that of the SSH server of the session, None if it could not be asked, or if both are alike.
+    The lower of soft and hard of `user`'s login. `uses_pam` is that of the SSH server of the session, None if it could
+    not be asked, or if both are alike.
     """
 
     user: str
@@ -241,10 +241,7 @@ printf 'RemoveIPC=%s\\n' "$(busctl get-property {_LOGIND} 2>/dev/null)"
 
 @dataclass(frozen=True, slots=True)
 class UnitLimits:
-    """The limits that systemd gives a unit by default, and logind's RemoveIPC.
-
-    Hold what systemd gives a unit by default, in bytes and files or `infinity`; `remove_ipc` is logind's.
-    """
+    """The limits that systemd gives a unit by default, in bytes and files or `infinity`, and logind's RemoveIPC."""
 
     memlock: str | None = None
     nofile: str | None = None

@@ -1,7 +1,7 @@
 """Storage: room, mounts, software RAID, what drives say of their health."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,9 @@ class FileSystem:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Room on the host: the root file system, and the one of nodectl's state folder.
+    """Room on the host: the root file system, the one of nodectl's state folder, and that of /var/log.
 
-    `root` is for everybody, `state` where nodectl keeps its state on the host, `log` /var/log's file system.
-    Percentages of inodes in use; None if the file system has no fixed number of them.
+    Percentages of inodes in use are None if the file system has no fixed number of them.
     """
 
     root_size_mib: int
@@ -110,10 +109,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Mounted file systems: source, type, options.
-
-    All mounted file systems, the last one of a target being the one in use.
-    """
+    """Mounted file systems: source, type, options; the last one of a target is the one in use."""
 
     mounts: tuple[Mount, ...]
 
@@ -248,7 +244,7 @@ class Drive:
 class Drives:
     """Drives and their own word on their health: NVMe's health log and SMART, by smartctl or nvme.
 
-    Hold those that tell something; `silent` did not answer, or not in a form that is known.
+    `silent` did not answer, or not in a known form; drives that tell nothing are in neither.
     """
 
     drives: tuple[Drive, ...]
@@ -289,7 +285,11 @@ def _drive(name: str, report: Mapping[str, Any]) -> Drive:
         critical_warning=_whole(warning.get("value") if isinstance(warning, dict) else warning),
         used_percent=_whole(log.get("percentage_used", log.get("percent_used"))),
         media_errors=_media_errors(report, log),
-        unreadable_sectors=sum(_unreadable(attributes)) if attributes else None,
+        unreadable_sectors=sum(
+            int(attribute["raw"]["value"]) for attribute in attributes if attribute.get("id") in _UNREADABLE
+        )
+        if attributes
+        else None,
         failed_attributes=tuple(
             str(attribute["name"]) for attribute in attributes if attribute.get("when_failed") == "now"
         ),
@@ -299,10 +299,6 @@ def _drive(name: str, report: Mapping[str, Any]) -> Drive:
 def _whole(value: object) -> int | None:
     """Return a number; nvme writes one that is large as text."""
     return None if value is None else int(str(value))
-
-
-def _unreadable(attributes: list[dict[str, Any]]) -> Iterator[int]:
-    return (int(attribute["raw"]["value"]) for attribute in attributes if attribute.get("id") in _UNREADABLE)
 
 
 def _media_errors(report: Mapping[str, Any], log: Mapping[str, Any]) -> int | None:

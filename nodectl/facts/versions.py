@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from nodectl.common import node_paths
 from nodectl.errors import ParseError
@@ -96,19 +97,17 @@ def _read_versions(recording: Recording) -> Versions:
     no_venv = reason or f"no venv in {venv}"
     missing = no_venv if "python" not in wheels else "no such wheel in the venv"
     no_cuda = "torch is built without CUDA" if "torch" in wheels else missing
-    not_loaded = "no library of NCCL there could be loaded"
+    of_wheels = dict.fromkeys(("torch", "cudnn", "nccl", "deepspeed"), missing)
+    of_wheels |= {"cuda": no_cuda, "nccl_loaded": "no library of NCCL there could be loaded"}
     return Versions(
         venv=venv,
         python3=version("python3", lambda: _after(output(recording, "python3"), r"Python (\S+)"), "not printed"),
         venv_python=version("venv_python", lambda: wheels.get("python"), no_venv),
-        torch=version("torch", lambda: wheels.get("torch"), missing),
-        cuda=version("cuda", lambda: wheels.get("cuda"), no_cuda),
-        cudnn=version("cudnn", lambda: wheels.get("cudnn"), missing),
-        nccl=version("nccl", lambda: wheels.get("nccl"), missing),
-        nccl_loaded=version("nccl_loaded", lambda: wheels.get("nccl_loaded"), not_loaded),
-        deepspeed=version("deepspeed", lambda: wheels.get("deepspeed"), missing),
+        **{name: version(name, partial(wheels.get, name), why) for name, why in of_wheels.items()},
         driver=version("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
-        driver_installed=version("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
+        driver_installed=version(
+            "driver_installed", lambda: _after(output(recording, "driver-installed"), r"(\S+)"), "not printed"
+        ),
         driver_library=version("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
         driver_flavour=version("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
         driver_cuda=version("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
@@ -165,10 +164,6 @@ def _flavour(recording: Recording) -> str | None:
     if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
         return None
     return "open" if "Open Kernel Module" in loaded.stdout else "proprietary"
-
-
-def _first_line(recording: Recording, key: str) -> str | None:
-    return next((line.strip() for line in output(recording, key).splitlines() if line.strip()), None)
 
 
 def _smi(recording: Recording, component: str) -> str | None:

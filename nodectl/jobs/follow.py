@@ -30,21 +30,19 @@ _SILENT_S = 6.0  # a follower sends something every 2 s at least
 _LAST_CHANCE_S = 4.0  # patience with hosts that were silent when the last other host ended: all may have been frozen
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
-_TURN_S = 5.0
 _STEADY_S = 10.0  # a connection that lasts this long counts as restored
 _MOST_FRAMES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host; with `goes_on` a part of one, and the next of this host is its next part.
+    """A line of output of a host.
 
     `local_rank` is None for the launcher's, in which lines may say themselves which rank's they are.
     """
 
     host: str
     text: str
-    goes_on: bool = False
     local_rank: int | None = None
 
 
@@ -106,9 +104,9 @@ def follow(
     has answered for a minute, it ends.
     """
     messages: _Messages = queue.Queue(_MOST_FRAMES)
-    over, turn = threading.Event(), threading.Lock()
+    over = threading.Event()
     for host in hosts:
-        reader = _Reader(transport, host, job_id, start or Start(), once, messages, over, turn)
+        reader = _Reader(transport, host, job_id, start or Start(), once, messages, over)
         threading.Thread(target=reader.run, daemon=True).start()  # daemon: a dead host must not keep us
     try:
         yield from _collect(messages, [host.name for host in hosts], _ONCE_SILENT_S if once else _ALL_SILENT_S)
@@ -190,11 +188,8 @@ class _Reader:
     once: bool
     messages: _Messages
     over: threading.Event
-    turn: threading.Lock
     offsets: dict[str, int] = field(default_factory=dict)
-    inside: str = ""
     spoke_s: float = 0.0
-    has_turn: bool = False
     frames: Reader = field(default_factory=Reader)
     damage: str = ""
     ended: bool = False
@@ -217,7 +212,6 @@ class _Reader:
             if not self.ended:
                 self._put(Trouble(self.host.name, self._problem(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
-                self._end_line()
                 self._put(_Sign(self.host.name, ended=True))
                 return
             self.over.wait(_RETRY_S)
@@ -247,7 +241,8 @@ class _Reader:
     def _take_text(self, text: bytes) -> None:
         (document,) = values_of(LogRow, [bounded_json.loads(text)], extra="ignore")
         if "text" in document:
-            self._take_lines(document)
+            lines = document["text"].removesuffix("\n").split("\n")
+            self._put([Line(self.host.name, line, document.get("rank")) for line in lines])
         elif "dropped" in document:
             self._put(Dropped(self.host.name, document.get("rank"), document["dropped"]))
         elif "offsets" in document:
@@ -263,29 +258,7 @@ class _Reader:
             return {"tail": self.start.tail, **rank}
         if not self.offsets and self.start.since_s is not None:
             return {"since_s": self.start.since_s + time.monotonic() - self.began_s, **rank}
-        return {"offsets": self.offsets, "inside": self.inside, **rank}
-
-    def _take_lines(self, document: LogRow) -> None:
-        """Pass lines on; a host that has begun a long line keeps its turn until the line ends."""
-        if not self.inside:
-            self.has_turn = self.turn.acquire(timeout=_TURN_S)
-        goes_on, rank = document.get("goes_on", False), document.get("rank")
-        *whole, last = document["text"].removesuffix("\n").split("\n")
-        lines = [Line(self.host.name, line, local_rank=rank) for line in whole]
-        self._put([*lines, Line(self.host.name, last, goes_on, rank)])
-        self.inside = document.get("file", "") if goes_on else ""
-        if not goes_on:
-            self._release()
-
-    def _end_line(self) -> None:
-        if self.inside:
-            self.inside = ""
-            self._put([Line(self.host.name, "")])
-            self._release()
-
-    def _release(self) -> None:
-        if self.has_turn:  # else it had waited too long for its turn, and went on without
-            self.turn.release()
+        return {"offsets": self.offsets, **rank}
 
     def _put(self, message: list[Line] | Dropped | Trouble | _Sign) -> None:
         while not self.over.is_set():

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 from nodectl.common import node_paths
 from nodectl.common.nodeset import fold
@@ -279,15 +279,13 @@ class LaunchRequest:
 class Surroundings:
     """Hold what preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
-    `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the beginnings of
-    SHA-256 of the files of the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
+    `skipped` are its findings that the operator let pass by --skip. `rdma_hosts` have RDMA devices, and GPUs.
     """
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
     free_ports: tuple[int, ...]
     skipped: tuple[str, ...] = ()
-    kept_code: Mapping[str, Collection[str]] = field(default_factory=dict)
     container_engine: str = ""
     rdma_hosts: Collection[str] = ()
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from nodectl.common.documents import values_of
 from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 from nodectl.common.spelling import meant
@@ -88,11 +89,23 @@ class LabState:
         raise UsageError(f"the lab has no host '{name}'", f"{hint}its hosts are {names}")
 
 
-@dataclass(frozen=True, slots=True)
 class LabFolder:
-    """Hold where one lab lives, and the names that follow from it."""
+    """The folder of one lab, and the names that follow from it."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        # eight hex digits that tell this lab from those in other folders
+        lab_id = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+        # the one interface that the lab has in the machine's own network, and its control group
+        self.uplink, self.cgroup = f"nl-{lab_id}", f"nodectl-lab-{lab_id}"
+        self.journal = path / "lab.json"
+        self.switch = path / "switch.net"  # the network namespace that holds the bridge
+        self.base = path / "base"  # the read-only layer that all hosts share (a small tmpfs)
+        self.store = path / "hosts"  # one folder a host with what it has written
+        self.shared = path / "shared"  # every host can write it, as storage on the network
+        self.inventory = path / "inventory.yml"
+        self.known_hosts, self.ssh_config = path / "known_hosts", path / "ssh_config"
+        self.client_key = path / "id_ed25519"  # the operator's private key for the hosts
 
     @classmethod
     def named(cls, name: str) -> "LabFolder":
@@ -101,78 +114,14 @@ class LabFolder:
             raise UsageError(f"'{name}' is no name for a lab", "use lower-case letters, digits and dashes")
         return cls((state_dir() / "lab" / name).resolve())
 
-    @property
-    def name(self) -> str:
-        """The lab's name, which is that of its folder."""
-        return self.path.name
-
-    @property
-    def lab_id(self) -> str:
-        """Eight hex digits that tell this lab from those in other folders."""
-        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
-
-    @property
-    def uplink(self) -> str:
-        """The one interface that the lab has in the machine's own network."""
-        return f"nl-{self.lab_id}"
-
-    @property
-    def cgroup(self) -> str:
-        """The name of the lab's control group."""
-        return f"nodectl-lab-{self.lab_id}"
-
-    @property
-    def journal(self) -> Path:
-        """Return the file of the lab's state."""
-        return self.path / "lab.json"
-
-    @property
-    def switch(self) -> Path:
-        """The network namespace that holds the bridge, as a file."""
-        return self.path / "switch.net"
-
-    @property
-    def base(self) -> Path:
-        """The read-only layer that all hosts share (a small tmpfs)."""
-        return self.path / "base"
-
-    @property
-    def store(self) -> Path:
-        """One folder a host with what it has written."""
-        return self.path / "hosts"
-
-    @property
-    def shared(self) -> Path:
-        """The folder that every host of the lab can write, as storage on the network."""
-        return self.path / "shared"
-
-    @property
-    def inventory(self) -> Path:
-        """Return the lab's Ansible inventory."""
-        return self.path / "inventory.yml"
-
-    @property
-    def known_hosts(self) -> Path:
-        """Return the file of the hosts' keys."""
-        return self.path / "known_hosts"
-
-    @property
-    def ssh_config(self) -> Path:
-        """Return the file that `ssh -F` takes."""
-        return self.path / "ssh_config"
-
-    @property
-    def client_key(self) -> Path:
-        """Return the operator's private key for the hosts."""
-        return self.path / "id_ed25519"
-
     def read(self) -> LabState | None:
         """Return the journal, or None if there is no lab; LabError if it cannot be read."""
         try:
-            return _from_json(json.loads(self.journal.read_text(encoding="utf-8")))
+            (state,) = values_of(LabState, [json.loads(self.journal.read_text(encoding="utf-8"))])
+            return state
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise LabError(f"{self.journal} is damaged: {error}", "`nodectl lab down` cleans up without it") from error
 
     def write(self, state: LabState) -> LabState:
@@ -208,11 +157,6 @@ def with_fault(state: LabState, fault: FaultRecord) -> LabState:
     return replace(state, faults=(*others, fault))
 
 
-def without_fault(state: LabState, fault: FaultRecord) -> LabState:
-    """`state` after the fault was undone: without its record."""
-    return replace(state, faults=tuple(f for f in state.faults if f != fault))
-
-
 def _start_time(pid: int) -> int:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -222,19 +166,3 @@ def _start_time(pid: int) -> int:
     if state in "ZX":
         raise ProcessLookupError(pid)
     return int(rest[18])
-
-
-def _from_json(document: dict[str, Any]) -> LabState:
-    hosts = (HostRecord(**{**host, "process": _process(host["process"])}) for host in document["hosts"])
-    values = {
-        "spec": LabSpec(**document["spec"]),
-        "hosts": tuple(hosts),
-        "wire": _process(document["wire"]),
-        "faults": tuple(FaultRecord(**fault) for fault in document["faults"]),
-        "former_loops": tuple(document["former_loops"]),
-    }
-    return LabState(**{**document, **values})
-
-
-def _process(document: dict[str, int] | None) -> Process | None:
-    return Process(**document) if document else None

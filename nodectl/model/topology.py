@@ -75,6 +75,11 @@ class Attachment:
     speed: str = ""
     rail: str = ""
 
+    @property
+    def label(self) -> str:
+        """The rail where the source names it, else the NIC."""
+        return self.rail or self.nic
+
 
 @dataclass(frozen=True, slots=True)
 class Trunk:

@@ -84,10 +84,7 @@ def connection_remedy(reason: str) -> str:
     """Return what to do about a connection that was not made or broke."""
     if "refused" in reason:
         return "is a firewall between them? try --port with one that it lets through"
-    if any(
-        word in reason
-        for word in ("No route", "unreachable", "no answer", "is the path cut", "did not end", "timed out")
-    ):
+    if any(word in reason for word in _CUT):
         return "a firewall that drops packets, or no route: try --port, or name the network with --interface"
     return ""
 

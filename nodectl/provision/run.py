@@ -88,7 +88,6 @@ def environment(run: str, sockets: Path, *, holds: bool = True) -> dict[str, str
         "ANSIBLE_NOCOWS": "True",
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
-        "ANSIBLE_DEPRECATION_WARNINGS": "False",
     }
 
 

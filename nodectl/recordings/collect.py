@@ -61,7 +61,19 @@ def read_frames(
     name, offset_s = head[3].decode(errors="replace").strip(), _offset_s(head[1], heard)
     return Recording(
         host=host,
-        entries={key: _entry(commands[key], answer) for key, answer in kept.items()},
+        entries={
+            key: Entry(
+                commands[key].key,
+                commands[key].argv,
+                answer.status,
+                as_text(answer.out),
+                as_text(answer.err) + answer.loud,
+                answer.duration_s,
+                cut=answer.status is None or len(answer.out) > CAP_BYTES,
+                recorded=answer.recorded,
+            )
+            for key, answer in kept.items()
+        },
         clock_offset_s=offset_s,
         clock_error_s=None if offset_s is None else heard - asked,
         recorded=None if name == "-" else name,
@@ -98,19 +110,6 @@ def _answers(text: bytes, nonce: bytes) -> tuple[dict[str, _Answer], bool]:
             case [b"done"]:
                 done = True
     return answers, done
-
-
-def _entry(command: Command, answer: _Answer) -> Entry:
-    return Entry(
-        command.key,
-        command.argv,
-        answer.status,
-        as_text(answer.out),
-        as_text(answer.err) + answer.loud,
-        answer.duration_s,
-        cut=answer.status is None or len(answer.out) > CAP_BYTES,
-        recorded=answer.recorded,
-    )
 
 
 def as_text(data: bytes) -> str:

@@ -71,7 +71,14 @@ class SocketInterface:
 
 def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> dict[str, SocketInterface]:
     """Each host's interface, by host name; with `rdma` sockets serve the start-up alone, and need no fast network."""
-    usable = {host.name: _usable(nics) for host, nics in hosts}
+    usable = {
+        host.name: [
+            nic
+            for nic in nics.values()
+            if _up(nic) and not nic.name.startswith(("lo", *VIRTUAL)) and any(interfaces_of(nic))
+        ]
+        for host, nics in hosts
+    }
     network = _common(hosts, usable, rdma=rdma)
     return {host.name: _chosen(host, usable[host.name], network, len(hosts)) for host, _ in hosts}
 
@@ -81,14 +88,6 @@ def by_itself(nics: Mapping[str, Nic]) -> list[str]:
     names = [nic.name for nic in nics.values() if _up(nic) and nic.addresses]
     infiniband = [name for name in names if name.startswith("ib")]
     return infiniband or [name for name in names if not name.startswith(("lo", "docker"))]
-
-
-def _usable(nics: Mapping[str, Nic]) -> list[Nic]:
-    return [
-        nic
-        for nic in nics.values()
-        if _up(nic) and not nic.name.startswith(("lo", *VIRTUAL)) and any(interfaces_of(nic))
-    ]
 
 
 def _up(nic: Nic) -> bool:

@@ -22,7 +22,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.topology import FAR_SOCKET, NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
+from nodectl.model.topology import NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
 from nodectl.topology.groups import joined
 from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
@@ -42,7 +42,7 @@ class Parts:
 
 def bottlenecks(parts: Parts) -> Iterator[Finding]:
     """Yield a warning for each bottleneck of a host; health judges the width of PCIe links."""
-    for looks in (_peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
+    for looks in (_peer_access, _no_near_nic, _shared_nic, _shared_uplink):
         yield from looks(parts)
 
 
@@ -116,22 +116,6 @@ def _no_near_nic(parts: Parts) -> Iterator[Finding]:
         )
 
 
-def _far_nic(parts: Parts) -> Iterator[Finding]:
-    if not parts.gpus:
-        return
-    for nic in parts.nics:
-        classes = [between(parts.links, gpu.name, nic.name) for gpu in parts.gpus]
-        if nic.use == TRAINING and all(link_class == FAR_SOCKET for link_class in classes):
-            yield _warning(
-                parts,
-                "topology_far_nic",
-                [f"{nic.name} ({nic.device})"],
-                "on another socket or NUMA node than every GPU",
-                "beside a GPU",
-                "move it to a slot of the GPUs' socket, or leave it out of training (nodectl_nics)",
-            )
-
-
 def _shared_nic(parts: Parts) -> Iterator[Finding]:
     users: dict[str, list[str]] = defaultdict(list)
     for gpu, use in parts.gpu_nic.items():
@@ -180,23 +164,6 @@ def _below_one(parts: Parts, a: str, b: str) -> bool:
     return any(
         between(parts.links, a, nic.name) in NEAR and between(parts.links, b, nic.name) in NEAR for nic in parts.nics
     )
-
-
-def _mixed(parts: Parts) -> Iterator[Finding]:
-    names = [gpu.name for gpu in parts.gpus]
-    classes = Counter(link for pair in combinations(names, 2) if (link := between(parts.links, *pair)))
-    if len(classes) > 1:
-        shown = ", ".join(
-            f"{link} {classes[link]}" for link in sorted(classes, key=lambda link: (closeness(link), link))
-        )
-        yield _warning(
-            parts,
-            "topology_mixed_links",
-            [],
-            f"pairs of GPUs by link: {shown}",
-            "one class of link between all GPUs",
-            "a ring over all of them is as slow as its slowest pair: nothing to do if it was built so",
-        )
 
 
 # what the picture is made of; what cannot be read is named, and the rest is shown

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from statistics import fmean
 
 from nodectl.common.counting import counted
-from nodectl.probes.schedule import Pace
+from nodectl.common.units import time_text
 from nodectl.trials.series import Taken, Turn, schedule
 from nodectl.trials.turns import Turns
 from nodectl.trials.verdict import MIN_PAIRS
@@ -45,8 +44,7 @@ class Course:
 
         In blocks, so that all candidates meet the same hour, and settings are put on once in two turns.
         """
-        longest_s, taken = 0.0, 0
-        pace = Pace("tune trial", pairs, self.turns.note, clock=self.turns.clock)
+        longest_s, began = 0.0, self.turns.clock()
         for first in range(0, pairs, _BLOCK):
             alive = [number for number in range(1, len(self.candidates) + 1) if not self.turns.given_up(number)]
             if not alive:
@@ -61,19 +59,11 @@ class Course:
             for number in alive:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
                     self._take(number, turn, f"pair {turn.pair + 1} of {pairs}")
-                    taken += 1
-                    self._expect(pace, taken, 2 * pairs * len(alive))
             longest_s = max(longest_s, self.turns.clock() - started)
+            if (left := pairs - first - _BLOCK) > 0:
+                left_s = left * (self.turns.clock() - began) / (first + _BLOCK)
+                self.turns.note(f"tune trial: about {time_text(left_s)} left")
         return Ending()
-
-    def _expect(self, pace: Pace, taken: int, turns: int) -> None:
-        """Say what is left, by the turns and changes of settings so far; with a budget it may end before."""
-        left, changes_s = turns - taken, self.turns.changes_s
-        if not changes_s or left <= 0:
-            return
-        turn_s = (pace.took_s() - sum(changes_s)) / taken
-        # what is on stays for two turns
-        pace.expect(pace.took_s(), left * turn_s + left / 2 * fmean(changes_s))
 
     def _take(self, number: int, turn: Turn, label: str) -> None:
         on, profile = (number, self.candidates[number - 1]) if turn.candidate else (BASELINE, self.baseline)

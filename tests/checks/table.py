@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from nodectl.checks.catalogue import checks, declared, launch_checks
+from nodectl.checks.catalogue import checks, declared, launch_checks, values
 from nodectl.checks.check import Judgement, Subject, Threshold
 from nodectl.checks.counters import Previous
 from nodectl.model.facts import Unread
@@ -75,7 +75,7 @@ def found(module: ModuleType, case: Case) -> list[Finding]:
     """
     previous = None if case.before is None else Previous(NOW - 3600, BOOT, case.before)
     findings: list[Finding] = []
-    judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
+    judges = [value for value in values(module) if isinstance(value, Judgement)]
     if case.check:
         judges = [judge for judge in judges if case.check in {check.id for check in judge.checks}]
     for judgement in judges:

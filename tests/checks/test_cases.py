@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.checks.catalogue import checks, modules
+from nodectl.checks.catalogue import checks, modules, values
 from nodectl.checks.check import Judgement
 from nodectl.checks.gpu.rules import GpuJudgement
 from tests.checks.table import Case, missing, verify
@@ -48,7 +48,7 @@ CASES = tables()
 HOMES = {
     check.id: module
     for module in modules()
-    for judgement in vars(module).values()
+    for judgement in values(module)
     if isinstance(judgement, Judgement)
     for check in judgement.checks
 }
@@ -71,7 +71,7 @@ def lacking(cases: Iterable[Case]) -> dict[str, str]:
 
 def test_no_case_is_missing() -> None:
     # test_gpu_checks refuses each value; a report that cannot be read is all that gpu_report is about
-    rules = {rule.checks[0].id for home in modules() for rule in vars(home).values() if isinstance(rule, GpuJudgement)}
+    rules = {rule.checks[0].id for home in modules() for rule in values(home) if isinstance(rule, GpuJudgement)}
     told = {"gpu_report": "fires"} | dict.fromkeys(rules, "could not tell")
     assert {
         check: lack for check, lack in lacking(CASES).items() if check not in ELSEWHERE and told.get(check) != lack

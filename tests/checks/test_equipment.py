@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodectl.facts.board import BmcEvent, BmcLog
-from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
+from nodectl.facts.gpu_services import DcgmHealth
 from nodectl.facts.rdma import Pkeys
 from nodectl.facts.storage import Array, Drive, Drives, Raid
 from tests.checks.table import UNREAD, Case
@@ -73,11 +73,6 @@ CASES = [
         Case("dcgm_watches", "warning", {"dcgm_health": DcgmHealth("", ())}, action="none"),
         Case("dcgm_watches", "ok", {"dcgm_health": DcgmHealth("Warning", ("PCIe replays",))}),
         Case("dcgm_watches", "unknown", {"dcgm_health": UNREAD}),
-        Case("dcgm_diag", "ok", {"dcgm_diag": DcgmDiag({"memory": 0, "pcie": 117})}),
-        Case("dcgm_diag", "nothing", {"dcgm_diag": DcgmDiag({})}),
-        Case("dcgm_diag", "warning", {"dcgm_diag": DcgmDiag({"pcie": 46})}, action="none", subject="pcie"),
-        Case("dcgm_diag", "failed", {"dcgm_diag": DcgmDiag({"memtest": 58})}, action="drain", subject="memtest"),
-        Case("dcgm_diag", "unknown", {"dcgm_diag": UNREAD}),
     ],
 ]
 

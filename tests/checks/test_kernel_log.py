@@ -26,12 +26,6 @@ CASES = [
     Case("machine_check", "warning", log(MCE), action="drain"),
     Case("machine_check", "failed", log(MCE + LOST), action="drain"),
     Case("machine_check", "unknown", {"kernel_events": UNREAD}),
-    Case("segfault", "ok", log(OTHER)),
-    Case("segfault", "warning", log(OTHER + CRASH)),
-    Case("segfault", "unknown", {"kernel_events": UNREAD}),
-    Case("link_log", "ok", log(FLAP)),
-    Case("link_log", "warning", log(3 * FLAP), subject="ens1"),
-    Case("link_log", "unknown", {"kernel_events": UNREAD}),
 ]
 
 

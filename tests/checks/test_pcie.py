@@ -82,12 +82,6 @@ CASES = [
     Case("nic_pcie_speed", "failed", card(speed=8.0), subject=CARD),
     Case("nic_pcie_speed", "warning", card(ONBOARD, "Ethernet controller", speed=2.5)),
     Case("nic_pcie_speed", "unknown", card(speed=None), subject=CARD),
-    Case("pcie_limited", "ok", {**limited(ONBOARD), **PORTS}),
-    Case("pcie_limited", "warning", {**limited(CARD), **PORTS}, subject=CARD),
-    Case("pcie_limited", "warning", limited(ONBOARD), subject=ONBOARD),
-    Case("pcie_limited", "warning", {**limited(ONBOARD), **PORTS, "nics": NIC}, variables={"nodectl_nics": ["ens1"]}),
-    Case("pcie_limited", "nothing", {**limited(CARD), "lab": Lab("lab", ("kernel",))}),
-    Case("pcie_limited", "unknown", {"kernel_events": UNREAD, **PORTS}),
 ]
 
 

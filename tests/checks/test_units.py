@@ -2,16 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
-from nodectl.checks.system.services import gpus_of
-from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import Sysctl, UnitLimits
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, plain
-
-CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
-MEMORY = Memory(1_000_000, 900_000, 0, 1024)
 
 
 def systemd(*failed: str, **named: Unit) -> dict[str, object]:
@@ -24,9 +17,8 @@ def limits(
     return {"unit_limits": UnitLimits(memlock, nofile, "infinity", remove_ipc)}
 
 
-def node(*states: str, responding: bool = True, cpus: int = 256, gres: str = "gpu:a100:8") -> dict[str, object]:
-    there = SlurmNode("n1", states, responding, "bad cable", cpus, 990_000, gres, "23.02")
-    return {"slurm": there, "cpu": CPU, "memory": MEMORY}
+def node(*states: str, responding: bool = True) -> dict[str, object]:
+    return {"slurm": SlurmNode("n1", states, responding, "bad cable", 256, 990_000, "gpu:a100:8", "23.02")}
 
 
 CRASHED = Unit("slurmd", "loaded", "failed", "failed", "enabled", "exit-code")
@@ -78,25 +70,4 @@ SLURM = [
     Case("slurm_state", "failed", node("IDLE", responding=False)),
     Case("slurm_state", "unknown", {"slurm": UNREAD}),
     Case("slurm_state", "nothing", {"slurm": ABSENT}),
-    Case("slurm_resources", "ok", node("IDLE"), dgx()),
-    Case("slurm_resources", "ok", node("IDLE", cpus=128), dgx()),
-    Case("slurm_resources", "warning", node("IDLE", cpus=64), subject="CPUs"),
-    Case("slurm_resources", "warning", node("IDLE", cpus=512), subject="CPUs"),
-    Case("slurm_resources", "warning", node("IDLE", gres="gpu:a100:7"), dgx(), subject="GPUs"),
-    Case("slurm_resources", "unknown", {"slurm": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize(
-    ("gres", "number"),
-    [
-        ("gpu:a100:8(S:0-1),nic:2", 8),
-        ("gpu:8", 8),
-        ("gpu:a:4,gpu:b:2", 6),
-        ("nic:2", 0),
-        (None, 0),
-        ("gpu:8(IDX:0-7)", 8),
-    ],
-)
-def test_gres(gres: str | None, number: int) -> None:
-    assert gpus_of(gres) == number

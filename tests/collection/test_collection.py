@@ -179,16 +179,12 @@ def test_the_playbooks_run_from_any_folder_by_name(
     def play(name: str) -> str:
         options = ("-i", one_host.inventory, "--tags", tags)
         wanted = ("-e", '{"nodectl_nccl_env": {"NCCL_DEBUG": "INFO"}}')
-        strategy = {"ANSIBLE_STRATEGY": "nodectl.fleet.fleet"}
-        return controller.run(
-            tmp_path, "ansible-playbook", f"nodectl.fleet.{name}", *options, *wanted, package=True, env=strategy
-        )
+        return controller.run(tmp_path, "ansible-playbook", f"nodectl.fleet.{name}", *options, *wanted, package=True)
 
     show = "cat /etc/nccl.conf 2>/dev/null || true"
     before = on_host(show)
     said = play("site")
     assert "changed=0" not in said
-    assert ("mitogen is not used: ansible-core" in said) is controller.is_core(ENDS["oldest"])
     assert "NCCL_DEBUG=INFO" in on_host(show)
     play("verify")
     play("rollback")
@@ -208,7 +204,7 @@ def test_an_example_playbook_tunes_and_takes_it_back(
     def play(name: str, *options: str) -> str:
         path = str(_ROOT / "examples" / "playbooks" / f"{name}.yml")
         argv = ("ansible-playbook", "-i", one_host.inventory, path, *options)
-        return controller.run(tmp_path, *argv, env={"ANSIBLE_STRATEGY": "nodectl.fleet.fleet"})
+        return controller.run(tmp_path, *argv)
 
     assert " changed=0 " not in play("tuning", "--check") and on_host(shown) == before
     assert " failed=0 " in play("tuning") and on_host(shown) == "0\n"

@@ -1,4 +1,4 @@
-"""Each promised ansible-core, with mitogen and without, from each kind of inventory: the same hosts come out.
+"""Each promised ansible-core, from each kind of inventory: the same hosts come out.
 
     .venv/bin/pytest tests/collection/test_same_results.py
 
@@ -34,17 +34,15 @@ SUDO_PASSWORD, VAULT_PASSWORD = "sudo's \"1 wörd", "vault's secret"
 TAGS = ("--tags", "limits,kernel_settings,nccl_env")
 _SNAPSHOT = Path(__file__).parent.parent / "node_snapshot.py"
 _FREE = re.compile(r"\d+ MiB")  # of a disk that all hosts of the machine share
-_NO_MITOGEN = "mitogen is not used: ansible-core"
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One ansible-core with one strategy, and the inventories of the fleet."""
+    """One ansible-core, and the inventories of the fleet."""
 
     controller: Controller
     lab: LabUnderTest
     folder: Path
-    strategy: str
 
     def nodectl(self, inventory: str, *argv: str) -> dict[str, Any]:
         """The JSON document of `nodectl`, run by this ansible-core; its standard error is `said`."""
@@ -61,9 +59,8 @@ class Operator:
         return "--vault-password-file", str(self.folder / "vault-password")
 
     def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        env = {"NODECTL_STRATEGY": self.strategy, "ANSIBLE_STRATEGY": "nodectl.fleet.fleet"}
         typed = f"{SUDO_PASSWORD}\n"
-        done = self.controller.attempt(self.folder, *argv, package=True, env=env, input=typed)
+        done = self.controller.attempt(self.folder, *argv, package=True, input=typed)
         assert done.returncode == 0, f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert SUDO_PASSWORD not in done.stdout + done.stderr and VAULT_PASSWORD not in done.stdout + done.stderr
         return done
@@ -84,7 +81,7 @@ def fleet_lab(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
 def core(
     request: pytest.FixtureRequest, artifact: Path, cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Controller]:
-    """Both ends of the promise, and the one that the checkout itself has, with which mitogen is used."""
+    """Both ends of the promise, and the one that the checkout itself has."""
     programs = Path(sys.executable).parent
     if request.param != "own":
         programs = environment_of(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl") / "bin"
@@ -173,10 +170,8 @@ def snapshot(fleet_lab: LabUnderTest) -> Callable[[], dict[str, dict[str, str]]]
     return take
 
 
-@pytest.mark.parametrize("strategy", ["auto", "linear"])
 def test_the_same_hosts_come_out(
     core: tuple[str, Controller],
-    strategy: str,
     fleet_lab: LabUnderTest,
     inventories: Mapping[str, str],
     outcomes: Outcomes,
@@ -184,9 +179,9 @@ def test_the_same_hosts_come_out(
     tmp_path: Path,
 ) -> None:
     name, controller = core
-    operator = Operator(controller, fleet_lab, tmp_path, strategy)
+    operator = Operator(controller, fleet_lab, tmp_path)
     # each of the three steps meets each kind of inventory, over all combinations
-    turn = CORES.index(name) + (strategy == "linear")
+    turn = CORES.index(name)
     first, second, third = (inventories[INVENTORIES[(turn + step) % 3]] for step in range(3))
     before = snapshot()
 
@@ -202,7 +197,6 @@ def test_the_same_hosts_come_out(
 
         again = operator.playbook(second, "site", *TAGS)
         assert again.count("changed=0 ") == len(HOSTS), again
-        assert (_NO_MITOGEN in again) == (strategy == "auto" and name == "oldest"), again
         assert {
             tally["changed"] for tally in operator.nodectl(third, "provision", "--yes", *TAGS)["hosts"].values()
         } == {0}

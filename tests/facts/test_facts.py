@@ -156,11 +156,6 @@ def test_versions_say_why_there_is_none() -> None:
     assert {nothing.unavailable[name] for name in ("torch", "cuda", "nccl")} == {"no venv in /opt/v"}
 
 
-def test_the_driver_is_the_loaded_one_and_else_what_nvidia_smi_was_told() -> None:
-    assert facts(proc_driver_nvidia=1)["versions"].driver == "560.35.03"
-    assert facts(proc_driver_nvidia=1, nvidia_smi_query=127)["versions"].driver is None
-
-
 def test_an_interface_of_another_namespace_lends_no_speed() -> None:
     nics = facts(nics_sysfs="eth0\tindex=2\tmac=02:00:00:00:00:01\tspeed=25000\tdriver=ice\n")["nics"]
     assert (nics["eth0"].speed_mbit, nics["eth0"].driver) == (None, None)
@@ -172,17 +167,6 @@ def test_what_is_garbled_is_unknown() -> None:
     found = facts(lscpu="CPU(s): many\n", df="/state\ndf: broken\n", lab="{", uname="Linux")
     for subject in ("cpu", "disk", "lab", "kernel"):
         assert found[subject].kind == "unknown" and "not in the recording" not in found[subject].reason
-
-
-def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> None:
-    found = facts(lab=1, df_shm=1)
-    assert found["lab"] == Unread("absent", "not a lab host")
-    assert found["memory"].shm_mib is None
-
-
-def test_what_was_not_recorded_is_unknown_for_every_subject() -> None:
-    for subject, found in read_facts(Recording("gpu01", {})).items():
-        assert isinstance(found, Unread) and found.kind == "unknown", subject
 
 
 def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:

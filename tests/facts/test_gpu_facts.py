@@ -67,13 +67,6 @@ def test_links_with_their_counters() -> None:
     assert [(link.active, link.crc_errors) for link in alone.links] == [(True, None), (False, None)]
 
 
-def test_matrices() -> None:
-    topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV12\t0-63\t0\nGPU1\tNV12\t X \t64-127\t1\n"
-    assert fact("gpu_topology", nvidia_smi_topo=topo).links["GPU0"] == {"GPU1": "NV12"}
-    p2p = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tCNS\tX\t\n"
-    assert fact("p2p", nvidia_smi_p2p=p2p).status == {"GPU0": {"GPU1": "OK"}, "GPU1": {"GPU0": "CNS"}}
-
-
 def test_fabric_manager_with_and_without_systemd() -> None:
     says = "Fabric Manager version is : 580.95.05\n"
     units = (

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.facts.kernel import parse_os_release
-from nodectl.facts.network import Interface, Nic, parse_ip_address
+from nodectl.facts.network import parse_ip_address
 from nodectl.facts.processors import Cpu, parse_lscpu, parse_meminfo
 from nodectl.facts.storage import FileSystem, parse_df
 from tests.facts.parsers.tool_outputs import recorded_text
@@ -22,11 +22,6 @@ def test_lscpu() -> None:
     assert parse_lscpu(LSCPU) == cpu
 
 
-def test_lscpu_of_a_machine_without_sockets() -> None:
-    cpu = parse_lscpu("CPU(s): 4\nSocket(s): -\n")
-    assert cpu == Cpu(None, None, None, None, 4, None)
-
-
 def test_meminfo_is_in_mib_and_leaves_counts_out() -> None:
     text = "MemTotal:  24683720 kB\nMemAvailable: 22000640 kB\nHugePages_Total:       3\n"
     assert parse_meminfo(text) == {"MemTotal": 24105, "MemAvailable": 21485}
@@ -35,13 +30,6 @@ def test_meminfo_is_in_mib_and_leaves_counts_out() -> None:
 def test_df_with_blanks_in_names() -> None:
     text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n//nas/my share  2097152 5 1048576 50% /mnt/a b\n"
     assert parse_df(text) == (FileSystem("//nas/my share", "/mnt/a b", 2048, 1024, 50),)
-
-
-def test_ip_names_the_near_end_of_a_veth_pair() -> None:
-    assert parse_ip_address(IP) == (
-        Interface(7, Nic("eth0", "up", 9000, "02:00:00:00:00:01", ("192.0.2.4/24", "2001:db8::4/64"))),
-        Interface(8, Nic("ib0", "down", 2044, None, ())),
-    )
 
 
 def test_os_release_is_quoted_as_in_a_shell() -> None:

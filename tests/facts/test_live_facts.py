@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.catalogue import all_facts, commands_for, facts_named, registered
+from nodectl.facts.catalogue import commands_for, facts_named
 from nodectl.facts.network import NicSetup
 from nodectl.facts.packages import Tree
 from nodectl.facts.services import TimeService
@@ -23,13 +23,8 @@ pam no
 """
 
 
-def test_what_takes_seconds_or_is_ansibles_own_is_no_part_of_every_look() -> None:
-    live = {each.subject for each in registered()} - {each.subject for each in all_facts()}
-    assert {"login_limits", "nic_setup", "time_service"} <= live
-
-
 SCRIPTS = [
-    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer", "soft_roce"),
+    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer"),
     *("nccl_tests", "nvidia_repository"),
 ]
 

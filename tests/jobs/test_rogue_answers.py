@@ -67,7 +67,7 @@ class Fleet:
         said = self.says.get(args[0], self.says["list"]).get(host.name, [])
         text = said if isinstance(said, bytes) else encode(said)
         if module == "jobs.logs":
-            text = b"".join(encode(row) for row in [{"text": "hello\n", "file": "x", "offset": 6, "goes_on": False,
+            text = b"".join(encode(row) for row in [{"text": "hello\n", "file": "x", "offset": 6,
                             "rank": None}, *(said if isinstance(said, list) else []), {"end": True}])  # fmt: skip
             on_output("stdout", text)
         return CommandResult(host.name, tuple(args), Outcome.RAN, 0, text.decode("utf-8", "surrogateescape"), "", 0.1)
@@ -188,14 +188,14 @@ def test_control_characters_of_a_sane_answer_are_spelled_out_and_lines_stay_line
 EXAMINED = {
     "ranks": [{"rank": 0, "state": "S", "stack": ["/c/t.py:1 f"], "moved": False, "cpu": 0.1,
                "output_age_s": 1.0, "store": ["[::1]:29500"]}],
-    "listeners": ["port 1"], "network": {"network in": 5}, "ras": "", "xids": [], "flight": {"0": {"groups": GROUPS}},
+    "network": {"network in": 5}, "ras": "", "xids": [], "flight": {"0": {"groups": GROUPS}},
     "gpus": [{"index": 0.0, "use_percent": 1.0, "power_w": None, "limit_w": 300.0}],
 }  # fmt: skip
 PULSE = {
     "id": JOB, "state": "running", "attempt": 1, "alive": True, "output_age_s": 1.0, "step": 1, "total": 2,
     "network": {"in_bytes": 1, "out_bytes": 2}, "rdma": None, "gpus": EXAMINED["gpus"], "time_s": 5.0,
 }  # fmt: skip
-LOGGED = {"text": "x\n", "file": "y", "offset": 3, "goes_on": False, "rank": 1}
+LOGGED = {"text": "x\n", "file": "y", "offset": 3, "rank": 1}
 
 
 @pytest.mark.parametrize("what", WRONG)

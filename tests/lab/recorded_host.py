@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -70,18 +70,6 @@ def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     found += compare([look.member for look in looks if look.member is not None])
     found = [each for host in _fleet(name) for each in after_causes([one for one in found if one.host == host])]
     return [each for each in found if each.status not in (Status.OK, Status.SKIPPED)]
-
-
-def host_findings(name: str, kinds: Sequence[str], change: Callable[[Recording], Recording]) -> list[Finding]:
-    """All that health says of one host at its second look, before which the faults came; `change` is made to both."""
-    after = change(_recording(_HOSTS[0], spoiled(bundled(name), tuple(kinds))))
-    return list(judge_answer(_order(name, after.host, _reading_of(name, change)), after).findings)
-
-
-@cache
-def _reading_of(name: str, change: Callable[[Recording], Recording]) -> Previous | None:
-    before = change(_recording(_HOSTS[0], bundled(name), ago_s=600.0))
-    return judge_answer(_order(name, before.host, None), before).reading
 
 
 # the hosts without a fault are the same for every kind

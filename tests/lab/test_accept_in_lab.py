@@ -151,18 +151,6 @@ def test_a_healthy_fleet_is_accepted_whole_and_each_fault_rejects_its_host(fleet
 
 
 @pytest.mark.slow
-def test_three_faults_at_once(fleet: Fleet) -> None:
-    faults = dict(list(_FAULTS[fleet.name.removeprefix("accept-")].items())[:3])
-    for number, kind in enumerate(faults, start=2):
-        fleet.fault(kind, f"node{number:02d}")
-    status, told = fleet.accept()
-    fleet.heal()
-    rejected = {name for name, verdict in _verdicts(told).items() if verdict == "rejected"}
-    assert (status, rejected) == (1, {"node02", "node03", "node04"})
-    assert {verdict for name, verdict in _verdicts(told).items() if name not in rejected} == {"accepted"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("step", ["health", "memory", "gemm", "tcp", "nccl", "training"])
 def test_a_host_that_is_cut_off_in_a_step_cannot_be_told(fleet: Fleet, step: str) -> None:
     if step == "gemm" and "dgx" in fleet.name:

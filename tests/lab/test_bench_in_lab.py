@@ -66,21 +66,9 @@ def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabU
         given = each["conditions"]
         assert (each["unit"], each["hosts"]) == ("ms", list(lab4.hosts[:2]))
         assert (given["batch_size"], given["correct"], given["checked_rows"]) == (batch, True, 5001)
-        assert given["trip_ms"] > 0 and 0 < given["other_ms"] < given["max_ms"]
+        assert 0 < given["search_ms"] < given["max_ms"]
         assert given["min_ms"] <= each["value"] <= given["p99_ms"]
     assert left_on(lab4) == ""
-
-
-@pytest.mark.slow
-def test_hosts_without_torch_are_unknown(nodectl: Cli, lab2: LabUnderTest) -> None:
-    done = nodectl("-i", lab2.inventory, "--output", "json", "bench", "network-sweep", "--rates", "1gbit", check=False)
-    document = json.loads(done.stdout)
-    assert done.returncode == 3
-    (row,) = document["rows"]
-    assert (row["rate"], row["training"]["many_nodes"], document["ratio"]) == ("1gbit", None, None)
-    assert {each["status"] for each in document["findings"]} == {"unknown"}
-    assert any("nodectl provision" in each["remedy"] for each in document["findings"])
-    assert rates_of(nodectl, lab2) == {"500mbit"}
 
 
 @pytest.mark.slow
@@ -107,10 +95,7 @@ def test_the_sweep_rises_with_the_rate(nodectl: Cli, lab2: LabUnderTest, venv_in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_puts_the_links_back(
-    nodectl: Cli, lab2: LabUnderTest, venv_inventory: str, number: signal.Signals
-) -> None:
+def test_an_interrupted_sweep_puts_the_links_back(nodectl: Cli, lab2: LabUnderTest, venv_inventory: str) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", lab2.inventory, "-i", venv_inventory]
     argv += ["bench", "network-sweep", "--rates", "100mbit"]
     with subprocess.Popen(argv, env=dict(nodectl.env), stderr=subprocess.PIPE, text=True) as process:
@@ -118,7 +103,7 @@ def test_an_interrupted_sweep_puts_the_links_back(
         while "training: 2 ranks" not in process.stderr.readline():
             assert process.poll() is None
         assert rates_of(nodectl, lab2) == {"100mbit"}
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         process.wait(30)
     assert process.returncode not in (0, None)
     assert rates_of(nodectl, lab2) == {"500mbit"}

@@ -67,16 +67,6 @@ def test_healing_also_forgets_a_key_that_was_accepted(cli: Cli, disks: LabUnderT
     assert sorted(known_hosts.read_text().splitlines()) == before
 
 
-def test_a_second_fault_of_the_same_kind_changes_nothing(cli: Cli, disks: LabUnderTest) -> None:
-    cli("lab", "fault", "host-key", "node01")
-    cli("lab", "fault", "host-key", "node01")
-    assert json.loads(cli("lab", "status", "--output", "json").stdout)["faults"] == [
-        {"kind": "host-key", "host": "node01"}
-    ]
-    assert "node01: host-key healed" in cli("lab", "heal", "node01").stderr
-    assert "no fault to heal" in cli("lab", "heal").stderr
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -106,11 +96,6 @@ def test_hosts_have_bounded_disks_unless_told_otherwise(cli: Cli) -> None:
     cli("lab", "down", "--name", "plain")
     assert again.stdout.strip().endswith("inventory.yml")
     assert other.returncode == 2 and "lab down" in other.stderr
-
-
-def test_a_fault_needs_a_lab(nodectl: Cli) -> None:
-    refused = nodectl("lab", "fault", "link-down", "node01", "--name", "nowhere", check=False)
-    assert refused.returncode != 0 and "lab up" in refused.stderr
 
 
 def test_the_files_work_with_ansible_and_ssh(disks: LabUnderTest, cli: Cli) -> None:

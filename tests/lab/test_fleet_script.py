@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl import fleet
 from tests.conftest import Cli, LabUnderTest
 
 pytestmark = pytest.mark.lab
@@ -32,19 +31,6 @@ def test_the_documented_script_runs(lab4: LabUnderTest, tmp_path: Path, cli_env:
     assert done.returncode == 0, done.stderr
     assert dict(line.split() for line in done.stdout.splitlines()) == dict.fromkeys(lab4.hosts, os.uname().release)
     assert sorted(path.name for path in tmp_path.glob("*.log")) == [f"{host}.log" for host in lab4.hosts]
-
-
-def test_a_group_copies_to_every_host_and_runs_there(
-    lab4: LabUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "note").write_text("for all\n")
-    with fleet(lab4.inventory, limit=f"{lab4.hosts[0]},{lab4.hosts[1]}") as group:
-        group.put(str(tmp_path / "note"), "/tmp/note-of-the-operator")
-        shown = group.run("hostname; cat /tmp/note-of-the-operator; rm /tmp/note-of-the-operator", hide=True)
-    assert {connection.host: done.stdout for connection, done in shown.items()} == {
-        host: f"{host}\nfor all\n" for host in lab4.hosts[:2]
-    }
 
 
 def test_another_host_key_is_refused(lab4: LabUnderTest, nodectl: Cli, tmp_path: Path, cli_env: dict[str, str]) -> None:

@@ -74,16 +74,3 @@ def test_the_host_that_computes_wrongly_is_named(nodectl: Cli, lab4: LabUnderTes
         nodectl("-i", lab4.inventory, "-l", lab4.hosts[2], "exec", "--", "rm", "-rf", "/opt/hurt")
     (doubt,) = pair["findings"]
     assert doubt["hosts"] == [lab4.hosts[0], lab4.hosts[2]] and "cannot be told which" in doubt["actual"]
-
-
-@pytest.mark.slow
-def test_products_on_the_processors_of_a_host(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
-    if not torch_venv().endswith("lab-share/venv"):
-        pytest.skip("the lab's share has no torch: `make test` puts it there")
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(Path(lab4.inventory).read_text() + f"        pytorch_venv: {LAB_SHARE}/venv\n")
-    quick = ("--repetitions", "2", "--duration", "0.05", "--precisions", "fp32,fp8")
-    found, status = probe(nodectl, str(inventory), "gemm", *quick, limit=lab4.hosts[0])
-    (one,) = found["measurements"]
-    assert status == 0 and one["unit"] == "TFLOPS" and one["value"] > 0 and one["conditions"]["wrong"] == 0
-    assert [(each["subject"], each["status"]) for each in found["findings"]] == [("fp8", "skipped")]

@@ -222,12 +222,6 @@ def test_two_labs_do_not_touch_each_other(own: Cli) -> None:
     own("lab", "down", "--name", "b")
 
 
-def test_nonsense_is_refused_before_anything_is_made(own: Cli, tmp_path: Path) -> None:
-    refused = own("lab", "up", "--disk", "1K", check=False)
-    assert refused.returncode == 2 and "try:" in refused.stderr
-    assert traces(tmp_path) == NOTHING
-
-
 @pytest.mark.parametrize("shape", [pytest.param((), marks=pytest.mark.slow), ("--delay", "1ms")])
 def test_two_at_once_in_different_folders_take_different_addresses(
     cli_env: dict[str, str], tmp_path: Path, shape: tuple[str, ...]

@@ -42,15 +42,6 @@ def measured(fleet: tuple[Cli, tuple[str, ...]], *args: str) -> dict[str, Any]:
     return found
 
 
-def test_a_node_by_itself(fleet: tuple[Cli, tuple[str, ...]]) -> None:
-    found = measured(fleet, "--scope", "node", "--sizes", "1KiB,64KiB,4MiB", "--repetitions", "2")
-    assert found["findings"] == []
-    assert {tuple(each["hosts"]) for each in found["measurements"]} == {("node01",), ("node02",), ("node03",)}
-    for each in found["measurements"]:
-        told = each["conditions"]
-        assert (told["ranks"], told["scope"], told["complete"], told["wrong"]) == (2, "node", True, 0)
-
-
 def test_the_interface_is_proven_and_a_slow_host_of_pairs_named(fleet: tuple[Cli, tuple[str, ...]]) -> None:
     cli, _ = fleet
     cli("lab", "fault", "slow-link", "node02", *LAB)

@@ -45,14 +45,6 @@ def test_the_former_rate_comes_back(monkeypatch: pytest.MonkeyPatch, folder: Lab
     assert links.put_on == [NEW, BEFORE] and folder.running().spec.rate_bits == BEFORE
 
 
-def test_links_that_nobody_touched_stay_as_they_are(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
-    links = Links()
-    monkeypatch.setattr(reshape, "set_rate", links.set_rate)
-    with reshape.shaping(folder):
-        pass
-    assert links.put_on == []
-
-
 def test_a_change_that_failed_half_way_is_undone(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
     # some links have the new rate then, and the journal still tells the former one
     links = Links(broken=1)

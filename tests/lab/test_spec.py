@@ -37,11 +37,6 @@ def test_what_is_shown_can_be_read_again() -> None:
         assert parse_delay(show_delay(delay_s)) == pytest.approx(delay_s)
 
 
-def test_names_are_as_wide_as_the_last_one_needs() -> None:
-    assert LabSpec(hosts=3).names() == ("node01", "node02", "node03")
-    assert LabSpec(hosts=120).names()[0] == "node001"
-
-
 @pytest.mark.parametrize("hosts", [0, -1, 1001])
 def test_impossible_sizes_are_refused(hosts: int) -> None:
     with pytest.raises(UsageError):

@@ -60,12 +60,6 @@ def test_a_labs_name_is_no_path(name: str) -> None:
         LabFolder.named(name)
 
 
-def test_an_unknown_host_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError) as refused:
-        STATE.host("node09")
-    assert "node01 to node02" in refused.value.remedy
-
-
 def test_a_lab_that_is_not_up_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
     with pytest.raises(LabError) as alone:
         LabFolder(tmp_path / "lab").running()

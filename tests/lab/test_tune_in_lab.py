@@ -125,23 +125,8 @@ def test_what_won_is_proposed_applied_and_taken_back(uncapped: Fleet, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_the_same_on_a_link_that_it_cannot_help_is_noise(
-    cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
-    capped = fleet_of(cli, "capped", "--rate", "1gbit", "--delay", "5ms")
-    try:
-        _, document, _ = capped.trial("--profiles", "stock,big", "--pairs", "10")
-        assert {each["verdict"] for each in document["trials"]} == {"noise"}
-    finally:
-        cli("lab", "down", "--name", "capped")
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, number: signal.Signals) -> None:
+def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet) -> None:
     before = uncapped.values()
     argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "tune", "trial", "--profiles", "stock,big"]
     argv += ["--probes", "tcp", "--pairs", "5", "--duration", "5", "--yes"]
@@ -152,7 +137,7 @@ def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, num
         while "pair 1 of 5, big" not in process.stderr.readline():
             assert process.poll() is None
         time.sleep(3)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "ended early: the former values were put back on all hosts\n" in said

@@ -117,17 +117,17 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
     [
         (cause("script_error", "ValueError: step 7"), cause("script_error", "ValueError: step 9"), "twice in the"),
         (cause("script_error", "KeyError: 'a'"), cause("data_missing", "no x"), ""),
-        (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "no room"),
+        (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "does not mend it (disk_full"),
         (cause("download_failed", "HTTP Error 429"), cause("download_failed", "HTTP Error 429"), ""),
         (cause("hardware_io", "OSError: [Errno 5]"), cause("hardware_io", "OSError: [Errno 5]"), ""),
         (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the"),
         (cause("host_lost", "gone"), cause("script_error", "KeyError: 'a'"), ""),
         (cause("xid", "Xid 79"), cause("xid", "Xid 79"), ""),
         (KILLED, KILLED, ""),
-        (cause("time_limit", "over"), cause("time_limit", "over"), "its time is over"),
-        (KILLED, cause("import_error", "ModuleNotFoundError: No module named 'x'"), "library that is not there"),
-        (KILLED, cause("script_error", "SyntaxError: invalid syntax"), "does not mend SyntaxError"),
-        (KILLED, {**cause("exit", "exit status 2"), "kind": "exit", "exit_status": 2}, "does not mend wrong arguments"),
+        (cause("time_limit", "over"), cause("time_limit", "over"), "does not mend it (time_limit"),
+        (KILLED, cause("import_error", "ModuleNotFoundError: No module named 'x'"), "does not mend it (import_error"),
+        (KILLED, cause("script_error", "SyntaxError: invalid syntax"), "does not mend it (script_error: Syn"),
+        (KILLED, {**cause("exit", "exit status 2"), "kind": "exit", "exit_status": 2}, "does not mend it (exit"),
     ],
 )
 def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(

@@ -40,7 +40,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "interface": "",
         "address": "127.0.0.1",
         "others": [],
-        "peers": ["localhost"],
         "ports": [],
         "launcher": "/nonexistent",
         "venv": "",
@@ -188,8 +187,7 @@ def test_two_hosts_find_each_other_by_both_protocols(tmp_path: Path) -> None:
     for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2"):  # who asks again finds the listener still there
         assert run("connect", {**asked, "source": source, "seconds": 5}, tmp_path) == [{"udp": "", "tcp": ""}]
     server.join(10)
-    assert not server.is_alive() and said[0] == {"listening": True}
-    assert all(line.keys() == {"late_s"} for line in said[1:])
+    assert not server.is_alive() and said == [{"listening": True}]
 
 
 @pytest.mark.parametrize("token", ["other", None])

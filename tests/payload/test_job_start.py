@@ -39,7 +39,7 @@ class Upload:
         self.process.stdin.write(package[:-40])
         self.process.stdin.flush()
         self.rest = package[-40:]
-        fleet.wait(lambda: (self.partial / "receiver").exists())
+        fleet.wait(self.partial.exists)
 
     @property
     def partial(self) -> Path:

@@ -81,7 +81,7 @@ def test_states_are_written_without_end_on_a_full_disk(fleet: Fleet, small_disk:
         assert job.state()["number"] == number
     (small_disk / "filler").unlink()
     job.write_state({"state": "running", "final": False, "number": 20})
-    assert Path(job.at("state.json")).stat().st_size < 100
+    assert job.state()["number"] == 20
 
 
 @pytest.mark.parametrize("text", ["\0" * 200, '{"state": 1}'])
@@ -107,7 +107,6 @@ def test_a_plan_of_another_version_is_refused_with_what_to_do(fleet: Fleet) -> N
     report = fleet.report(0, job_id)
     assert report["problem"].startswith(words)
     assert (report["state"]["state"], report["plan"]) == ("unreadable", None)
-    assert f"run.py jobs.control stop {job_id}" in report["problem"]
     for command in ("start", "stop"):
         done = fleet.ctl(0, command, job_id)
         assert (done.returncode, done.stderr.decode().startswith(words)) == (1, True)

@@ -39,15 +39,6 @@ def show(side):
     print("\\n".join(lines[1:-1]), flush=True)
 if address:
     with socket.create_connection((address, port)) as talk:
-        if mode.startswith("meet"):
-            # goes on where another client runs at the same time
-            folder = os.environ["MEETING"]
-            open(os.path.join(folder, str(os.getpid())), "w").close()
-            until = time.monotonic() + 10
-            while len(os.listdir(folder)) % 2 and time.monotonic() < until:
-                time.sleep(0.02)
-            if len(os.listdir(folder)) % 2:
-                sys.exit("alone")
         if mode == "stuck":
             print(" remote address: LID 0000", flush=True)
             time.sleep(60)
@@ -176,26 +167,6 @@ def test_nothing_is_left_when_an_end_is_killed(serve: Any, number: int) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < until:
         time.sleep(0.05)
     assert [pid for pid in left if Path(f"/proc/{pid}").exists()] == []
-
-
-def alone(plan: Sequence[dict[str, Any]], env: dict[str, str], repetitions: int = 1) -> list[dict[str, Any]]:
-    argv = [*PROBE, "alone", f"--plan={json.dumps(plan)}", f"--repetitions={repetitions}"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True, env=env)
-    return events(done.stdout)
-
-
-def test_both_ends_on_one_host_and_tests_of_a_step_at_the_same_time(programs: dict[str, str], tmp_path: Path) -> None:
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
-    plan = [case(mode="meet1", step=0, group="0"), case(mode="meet2", step=0, group="1"), case(step=1, group="2")]
-    said = alone(plan, {**programs, "MEETING": str(meeting)}, repetitions=2)
-    assert [(each["event"], each["test"]) for each in said] == [("run", number) for number in (0, 1, 2)] * 2
-    for each in said:
-        client, served = each["client"], each["server"]
-        assert (client["status"], served["status"], each["addresses"], each["gone"]) == (0, 0, [], "")
-        assert client["argv"][-1] == "127.0.0.1" and client["argv"][-2] == served["argv"][-1]
-        assert "41.21" in client["stdout"] and "41.21" in served["stdout"]
-        assert classify(Run(client["argv"], client["status"], client["stdout"])) is None
 
 
 def test_a_port_on_which_nobody_listens_is_refused() -> None:

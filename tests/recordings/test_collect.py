@@ -119,28 +119,6 @@ class TestCollector:
         assert [found[key].stderr.strip() for key in ("first", "last")] == ["oops", "oops"]
         assert found["loud"].stderr.startswith("complaint\n") and len(found["loud"].stderr) < 3000
 
-    @pytest.mark.slow
-    def test_tools_that_hang_are_waited_for_at_the_same_time(self, shell: str, tmp_path: Path) -> None:
-        for name in ("a", "b", "c", "d"):
-            _tool(tmp_path / f"{name}-tool", "echo begun; sleep 50")
-        hang = [Command(f"{name}-hangs", (f"{name}-tool",)) for name in ("a", "b")]
-        hang += [Command(f"{name}-hangs", (f"{name}-tool",), deadline_s=12) for name in ("c", "d")]
-        quick = [Command(f"quick-{number}", ("echo", str(number))) for number in range(2)]
-        began = time.monotonic()
-        found = gather(shell, quick[0], *hang, quick[1], path=str(tmp_path)).entries
-        assert time.monotonic() - began < 45  # one after the other: 10 + 10 + 10 + 12 + 12
-        assert [(found[each.key].exit_status, found[each.key].stdout) for each in hang] == [(124, "begun\n")] * 4
-        assert [found[each.key].stdout for each in quick] == ["0\n", "1\n"]
-
-    def test_what_is_answered_at_once_is_asked_before_what_may_hang(self, shell: str) -> None:
-        slow, quick = Command("slow", ("sleep", "30"), deadline_s=9), Command("quick", ("echo", "x"), deadline_s=5)
-        found = gather(shell, slow, quick, budget_s=1).entries
-        assert (found["quick"].stdout, found["slow"].exit_status) == ("x\n", 124)
-
-    def test_a_status_is_the_commands_own(self, shell: str) -> None:
-        # 138 is also what a shell says of a wait that a signal cut short
-        assert gather(shell, Command("odd", ("sh", "-c", "exit 138"))).entries["odd"].exit_status == 138
-
     def test_output_beyond_the_cap_is_marked(self, shell: str) -> None:
         entry = gather(shell, Command("much", ("sh", "-c", "yes | head -c 17000000"))).entries["much"]
         assert (entry.cut, entry.exit_status, len(entry.stdout)) == (True, None, CAP_BYTES)
@@ -186,9 +164,6 @@ class TestCollector:
             assert found[key].stderr.strip() == shown.stderr.strip()
         assert found["last"].stdout == "x\n"
 
-    def test_a_host_without_gzip_answers_plainly(self, shell: str) -> None:
-        assert gather(shell, Command("a", ("echo", "x")), pack=False).entries["a"].stdout == "x\n"
-
 
 @pytest.mark.slow
 def test_groups_that_hang_have_one_deadline_together() -> None:
@@ -210,10 +185,6 @@ def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -
     entry = gather("sh", Command("echo", ("echo", "a b"), root=True), path=str(tmp_path)).entries["echo"]
     assert (entry.stdout, entry.exit_status) == (": -n -- echo a b\n", 1)
     assert entry.stderr.startswith("sudo: a password is required")
-
-
-def test_a_tool_cannot_eat_the_program_that_is_still_to_come() -> None:
-    assert gather("sh", Command("eater", ("cat",)), Command("last", ("echo", "x"))).entries["last"].stdout == "x\n"
 
 
 def test_the_clock_is_compared_within_the_round_trip() -> None:

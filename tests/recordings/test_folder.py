@@ -71,12 +71,6 @@ class TestRoundTrip:
         assert sorted(path.name for path in (tmp_path / "gpu01").iterdir()) == ["a.out", "index.json"]
         assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu01", "gpu02", "recording.yml"]
 
-    def test_what_a_killed_run_left_is_taken_away(self, tmp_path: Path) -> None:
-        prepare(tmp_path, {})
-        (tmp_path / ".draft-x").mkdir()
-        prepare(tmp_path, {})
-        assert [path.name for path in tmp_path.iterdir()] == ["recording.yml"]
-
     def test_a_folder_that_is_something_else_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("…")
         with pytest.raises(UsageError, match="no recording"):
@@ -198,10 +192,6 @@ class TestHostile:
         assert sum(len(each.stdout) for each in found.values()) == 2 * CAP_BYTES
         assert [found[f"k{number}"].cut for number in range(4)] == [False, False, True, True]
 
-    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
-        (tmp_path / "odd.out").write_bytes(b"\xff\0\x1b]0;x\x07<script>")
-        assert read_host(tmp_path, "a", "r").entries["odd"].stdout == "\ufffd\x1b]0;x\x07<script>"
-
     @pytest.mark.parametrize(
         "index", ["{", "[1]", '[{"key": 1}]', '{"a": 1}', "[" * 100_000, '[{"key": "a", "exit_status": "0"}]',
                   '[{"key": "a", "duration_s": "x"}]', '[{"key": "a", "time": "yesterday"}]', '[{"argv": []}]']
@@ -255,11 +245,6 @@ def test_patterns(pattern: str | None, chosen: tuple[str, ...]) -> None:
 def test_a_pattern_of_nobody_is_told(pattern: str) -> None:
     with pytest.raises(InventoryError, match="no host of the recording"):
         select(NAMES, pattern)
-
-
-def test_a_regular_expression_that_is_none_is_told() -> None:
-    with pytest.raises(UsageError, match="--limit"):
-        select(NAMES, "~(")
 
 
 def test_a_replay_reads_what_is_asked_and_no_more(tmp_path: Path) -> None:

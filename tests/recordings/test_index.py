@@ -21,16 +21,9 @@ def host(folder: Path, *rows: dict[str, Any], **files: str) -> Path:
     ("row", "said"),
     [
         ({"exit_status": True}, "exit_status"),
-        ({"exit_status": "0"}, "exit_status"),
-        ({"exit_status": 0.5}, "exit_status"),
         ({"argv": "dmesg"}, "argv"),
-        ({"argv": {"a": 1}}, "argv"),
         ({"duration_s": float("nan")}, "duration_s"),
-        ({"duration_s": float("inf")}, "duration_s"),
-        ({"duration_s": -1}, "duration_s"),
         ({"time": float("nan")}, "time"),
-        ({"time": 1e308}, "time"),
-        ({"time": -5.0}, "time"),
     ],
 )
 def test_a_wrong_type_is_refused(tmp_path: Path, row: dict[str, Any], said: str) -> None:

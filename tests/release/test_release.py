@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from scripts.dist import ROOT, digest, sbom, semantic, uv, version_of
+from scripts.dist import ROOT, digest, sbom, semantic, version_of
 from tests.pythons import pythons_of
 from tests.release.conftest import Built, installed
 
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.timeout(900)
 
 FLEET = "ansible_collections/nodectl/fleet"
 _LARGEST = 800_000  # bytes; the report's script is the largest of what is there
-_VERSION_FILES = ("pyproject.toml", ".git_archival.txt", ".gitattributes", ".gitignore", "README.md", "LICENSE")
 
 OLDEST = "3.11"
 PYTHONS = (OLDEST, "3.12", "3.13", "3.14", "3.15")
@@ -95,21 +92,6 @@ def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, 
     }
 
 
-@pytest.mark.slow
-def test_a_link_to_a_package_elsewhere_in_a_checkout_takes_nothing_out_of_what_is_built(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{ROOT}", str(clone)], check=True)
-    shutil.copy(ROOT / "pyproject.toml", clone)
-    for name in (".state", ".cache", "a"):
-        (clone / name).mkdir()
-        (clone / name / "link").symlink_to("../nodectl")
-    uv("build", "--quiet", "--sdist", "--out-dir", str(tmp_path), str(clone))
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        folders = {name.split("/")[1] for name in archive.getnames()}
-    assert {"nodectl", "roles", "plugins"} <= folders and not folders & {".state", ".cache", "a"}
-
-
 @pytest.mark.parametrize(
     ("python", "collection"),
     [
@@ -123,67 +105,6 @@ def test_a_link_to_a_package_elsewhere_in_a_checkout_takes_nothing_out_of_what_i
 )
 def test_the_collection_has_that_version_as_collections_have_it(python: str, collection: str) -> None:
     assert semantic(python) == collection
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
-    """`asked(folder)` → the version that a build of that folder has."""
-    environment = tmp_path_factory.mktemp("hatchling") / "environment"
-    uv("venv", "--quiet", "--python", sys.executable, str(environment))
-    uv("pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), "hatchling", "hatch-vcs")
-
-    def ask(folder: Path) -> str:
-        argv = [str(environment / "bin" / "hatchling"), "metadata", "version"]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return ask
-
-
-def _git(folder: Path, *argv: str) -> str:
-    identity = {f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    env = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": "/dev/null"}
-    done = subprocess.run(["git", *argv], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-@pytest.mark.slow
-def test_each_way_to_the_source_gives_a_version(asked: Callable[[Path], str], tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    (clone / "nodectl").mkdir(parents=True)
-    for name in _VERSION_FILES:
-        shutil.copy(ROOT / name, clone / name)
-    _git(clone, "init", "--quiet")
-    _git(clone, "add", ".")
-    _git(clone, "commit", "--quiet", "-m", "first")
-    node = f"g{_git(clone, 'rev-parse', 'HEAD')[:7]}"
-    assert asked(clone).startswith(f"0.0.1.dev1+{node}")
-
-    _git(clone, "tag", "v1.2.0")
-    _git(clone, "tag", "another-tag")
-    assert asked(clone) == "1.2.0"
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    subprocess.run(["tar", "x"], cwd=archive, input=_archive(clone), check=True)
-    assert asked(archive) == "1.2.0"
-
-    _git(clone, "commit", "--quiet", "--allow-empty", "-m", "second")
-    assert asked(clone).startswith("1.2.1.dev1+g")
-    (clone / "README.md").write_text("changed")
-    assert asked(clone).startswith("1.2.1.dev1+g")
-
-    shutil.rmtree(clone / ".git")
-    assert asked(clone) == "0.0.0"
-    # another repository's tags are not ours
-    _git(tmp_path, "init", "--quiet")
-    _git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "theirs")
-    _git(tmp_path, "tag", "v9.9.9")
-    assert asked(clone) == "0.0.0"
-
-
-def _archive(clone: Path) -> bytes:
-    return subprocess.run(["git", "archive", "HEAD"], cwd=clone, capture_output=True, check=True).stdout
 
 
 def test_a_checkout_that_nothing_was_built_of_has_a_version(tmp_path: Path) -> None:

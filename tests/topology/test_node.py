@@ -103,14 +103,9 @@ CARD = tuple(replace(port, pci_address=f"0000:a0:00.{n}") for n, port in enumera
         (
             topo("X NV4 SYS SYS 0", "NV4 X SYS SYS 0"),
             {},
-            [
-                ("topology_gpu_without_near_nic", "GPU0, GPU1"),
-                ("topology_far_nic", "NIC0 (mlx5_0)"),
-                ("topology_far_nic", "NIC1 (mlx5_1)"),
-            ],
+            [("topology_gpu_without_near_nic", "GPU0, GPU1")],
         ),
         (topo("X NV4 PXB PXB 0", "NV4 X PXB PXB 0"), {}, [("topology_shared_uplink", "GPU0+GPU1")]),
-        (topo("X PHB SYS 0", "PHB X SYS 0", "SYS SYS X 1"), {}, [("topology_mixed_links", "")]),
         # one NIC with a port for each of two GPUs
         (topo("X NV4 PIX PIX 0", "NV4 X PIX PIX 0"), {"ib_ports": CARD}, [("topology_shared_uplink", "GPU0+GPU1")]),
     ],

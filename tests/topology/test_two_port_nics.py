@@ -16,8 +16,6 @@ from nodectl.model.topology import NodeTopology
 from nodectl.topology.look import Looked
 from nodectl.topology.node import node_topology
 from tests.conftest import Cli
-from tests.topology.fabrics import graph
-from tests.topology.test_fabric import judged, told
 from tests.topology.test_node import topo
 from tests.topology.test_sources import lldp
 
@@ -65,14 +63,3 @@ def test_a_gpu_is_bound_to_both_ports_of_its_nic() -> None:
     assert isinstance(node, NodeTopology) and not node.bottlenecks
     bound = adapters_of(host, Looked({"gpu0": node}, {"gpu0": facts})).by_gpu
     assert bound == tuple(f"=mlx5_{2 * gpu}:1,mlx5_{2 * gpu + 1}:1" for gpu in range(4))
-
-
-@pytest.mark.parametrize("leaf", ["r{nic}-p{plane}", "p{plane}", "one"])
-def test_a_fabric_of_two_port_nics_is_fine_and_a_missing_port_is_a_warning(leaf: str) -> None:
-    """Leaves by rail and plane, by plane alone, and one for all."""
-    hosts = [(f"n{host}", *port) for host in range(3) for port in PORTS]
-    homes = [(host, f"ens{nic}f{plane}np{plane}", leaf.format(nic=nic, plane=plane)) for host, nic, plane in hosts]
-    assert told(judged(graph(homes))) == []
-    del homes[-1]
-    warned = [each[1:3] for each in told(judged(graph(homes))) if each[0] == "warning"]
-    assert warned == [("n2", "fabric_node")]

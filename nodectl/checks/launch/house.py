@@ -19,7 +19,6 @@ ORDER = 15
 _SUDOERS = "let the login read it: `nodectl sudoers`; or start without that look: --skip {name}"
 GPU_ERRORS = Check(
     "launch_xid",
-    looks_at="dmesg, on hosts with GPUs",
     fires="an Xid or SXid since boot, by health's catalogue; warning: the log could not be read",
     expected="no error of a GPU since boot",
 )
@@ -34,14 +33,8 @@ def gpu_errors(host: Candidate) -> Iterator[Finding]:
 
 GPU_MEMORY = Check(
     "launch_gpu_memory",
-    looks_at="nvidia-smi -q",
     fires="uncorrectable errors since the driver was loaded; memory or a GPU that waits for a reset, or is worn out",
     expected="sound memory, and no reset pending",
-)
-_SOUND: tuple[Judgement[Subject], ...] = (
-    *(memory.recovery, memory.GPU_RESET_REQUIRED, memory.GPU_DRAIN, memory.uncorrectable, memory.ecc_pending),
-    *(memory.GPU_REMAP_PENDING, memory.GPU_REMAP_FAILURE, memory.GPU_RETIRED_PENDING, memory.GPU_SRAM_THRESHOLD),
-    *(memory.GPU_CHANNEL_REPAIR, memory.GPU_TPC_REPAIR, memory.GPU_UNREPAIRABLE),
 )
 
 
@@ -54,7 +47,8 @@ def gpu_memory(host: Candidate) -> Iterator[Finding]:
             actual, remedy = f"nvidia-smi -q: {gpus.reason}", f"run `nvidia-smi -q` on {host.host}"
             yield host.finding(GPU_MEMORY, Status.WARNING, actual=actual, remedy=remedy)
         else:
-            yield from _as_one(host, GPU_MEMORY, _SOUND, "run `nvidia-smi -q` there")
+            parts = (memory.recovery, memory.uncorrectable, memory.ecc_pending, *memory.FLAGS)
+            yield from _as_one(host, GPU_MEMORY, parts, "run `nvidia-smi -q` there")
 
 
 def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], unread: str) -> Iterator[Finding]:
@@ -74,7 +68,6 @@ def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], 
 
 DRIVER = Check(
     "launch_driver",
-    looks_at="the GPUs' driver",
     fires="not one version on all hosts with GPUs",
     remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
 )

@@ -22,11 +22,11 @@ from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.facts.job import KeptCode, RdmaDevices
+from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
-from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
     GPU,
     LaunchRequest,
@@ -43,11 +43,12 @@ from nodectl.jobs.plan import (
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
-from nodectl.report.jobs import findings_lines, plan_text
+from nodectl.report.findings import findings_text
+from nodectl.report.jobs import plan_text
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.inventory.here import kept
 
@@ -119,8 +120,8 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
-        _start(app, hosts, plan, work, surroundings)
-    note_jobs(app.fleet, [plan.id], started=True)
+        _start(app, hosts, plan, work)
+    note_started(app.fleet, plan.id)
     if asked.detach:
         names = [host.name for host in plan.hosts]
         job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}
@@ -180,15 +181,13 @@ def _ready_hosts(
     return hosts, surroundings
 
 
-def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
+def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
     """Send the code and start a supervisor on each host; if that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
-    if any(surroundings.kept_code.values()):
-        note(describe_parcels(sent))
+    package = pack(plan, work.way.code)
     note(f"job {plan.id}: starting on {where}")
     try:
-        start(app.transport, hosts, plan, packages, work.env, app.forks)
+        start(app.transport, hosts, plan, package, work.env, app.forks)
     except BaseException as error:
         for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
             note(line)
@@ -221,7 +220,6 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         venvs=() if venv or way.start.container else tuple((name, venv) for name, venv in own if venv),
         image=way.start.container.image if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
-        project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
     )
@@ -241,8 +239,7 @@ def _preflight(
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
     if shown:
-        for line in findings_lines(shown):
-            note(line)
+        note(findings_text(shown))
     status = exit_status(finding.status for finding in kept)
     least = request.nodes.least if request.nodes else len(hosts)
     if status and least <= len(left := passing(hosts, kept)) < len(hosts):
@@ -270,7 +267,6 @@ def _preflight(
         rdma_hosts=[
             row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
         ],
-        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 
 

@@ -38,32 +38,27 @@ def _plain(value: object) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-# Which tools can be read: those that a module names as its TOOL; each parser is imported when it is used.
-
 _DECLARED = re.compile(r"^(?:[A-Z0-9]+_)*TOOL\b(?::[^=]*)?\s*=\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
 
 
 @cache
-def families() -> dict[str, dict[str, str]]:
-    """Family → tool → module: the files below `parsers/FAMILY/`, searched for each TOOL and not imported."""
-    by_family: dict[str, dict[str, str]] = {}
-    for folder in map(Path, nodectl.facts.parsers.__path__):
-        for path in sorted(folder.glob("*/**/*.py")):
-            family, *rest = path.relative_to(folder).with_suffix("").parts
-            for tool in _DECLARED.findall(path.read_text(encoding="utf-8")):
-                by_family.setdefault(family, {})[tool] = ".".join(["nodectl.facts.parsers", family, *rest])
-    return by_family
+def modules() -> Mapping[str, str]:
+    """Return the module of each tool: the files below this folder are searched for their TOOL, and not imported."""
+    return {
+        tool: ".".join(("nodectl.facts.parsers", *path.relative_to(folder).with_suffix("").parts))
+        for folder in map(Path, nodectl.facts.parsers.__path__)
+        for path in sorted(folder.glob("*/**/*.py"))
+        for tool in _DECLARED.findall(path.read_text(encoding="utf-8"))
+    }
 
 
-@cache
 def tools() -> tuple[str, ...]:
     """Their names, as recordings and `nodectl parse` use them."""
-    return tuple(sorted(tool for family in families().values() for tool in family))
+    return tuple(sorted(modules()))
 
 
 @cache
 def parser_of(tool: str) -> Callable[[str], object]:
     """Return the function `parse_TOOL` that reads the tool's text, or raises ParseError; KeyError if it is unknown."""
-    modules = {name: module for family in families().values() for name, module in family.items()}
-    parse: Callable[[str], object] = getattr(import_module(modules[tool]), f"parse_{tool.replace('-', '_')}")
+    parse: Callable[[str], object] = getattr(import_module(modules()[tool]), f"parse_{tool.replace('-', '_')}")
     return parse

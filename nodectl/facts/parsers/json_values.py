@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ _OPENS = re.compile(r"[{\[]")
 # NaN and Infinity are no JSON; a tool that prints them says that it has no such number
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _MOST_ATTEMPTS = 2000
+_LARGEST = 1e300
 
 
 def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
@@ -66,50 +66,27 @@ def _line_at(text: str, position: int) -> Line:
     return Line(text.count("\n", 0, start) + 1, text[start : end if end >= 0 else None].strip())
 
 
-def section(part: Mapping[str, Any], key: str, tool: str) -> Mapping[str, Any]:
-    """Return the object under `key`, empty if there is none; ParseError if it is something else."""
-    return _checked(part, key, tool, lambda value: isinstance(value, dict), "an object") or {}
+_KINDS = {dict: "an object", list: "a list of objects", float: "a number", int: "a whole number", str: "a string"}
 
 
-def objects(part: Mapping[str, Any], key: str, tool: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects under `key`, empty if there is none; ParseError if it is something else."""
-    return _checked(part, key, tool, _are_objects, "a list of objects") or []
+def value_at(document: Mapping[str, Any], path: str, kind: type, tool: str) -> Any:
+    """Return the value at a path as `end/sum_sent/seconds`, None if there is none; ParseError for another kind."""
+    *above, key = path.split("/")
+    for name in above:
+        document = _of_kind(document.get(name), dict, name, tool) or {}
+    return _of_kind(document.get(key), kind, key, tool)
 
 
-def number(part: Mapping[str, Any], key: str, tool: str, wanted: str = "a number") -> float | None:
-    """Return the finite number under `key`, None if there is none."""
-    value = _checked(part, key, tool, _is_finite, wanted)
-    return None if value is None else float(value)
-
-
-def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
-    """Return the whole number under `key`, None if there is none."""
-    wanted = "a whole number"
-    number(part, key, tool, wanted)
-    value = _checked(part, key, tool, lambda value: float(value).is_integer(), wanted)
-    return None if value is None else int(value)
-
-
-def text_of(part: Mapping[str, Any], key: str, tool: str) -> str | None:
-    """Return the string under `key`, None if there is none."""
-    value: str | None = _checked(part, key, tool, lambda value: isinstance(value, str), "a string")
-    return value
-
-
-def _checked(part: Mapping[str, Any], key: str, tool: str, is_wanted: Callable[[Any], bool], wanted: str) -> Any:
-    """Return the value under `key`, None if there is none; ParseError unless it `is_wanted`."""
-    value = part.get(key)
-    if value is None or is_wanted(value):
-        return value
-    raise ParseError(f"{tool}: {key!r} is {str(value)[:80]!r}, not {wanted}")
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False
+def _of_kind(value: Any, kind: type, key: str, tool: str) -> Any:
+    if value is None:
+        return None
+    # a number of JSON may be 1e999, or have thousands of digits
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+    fits = {
+        float: is_number,
+        int: is_number and float(value).is_integer(),
+        list: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    }
+    if not fits.get(kind, isinstance(value, kind)):
+        raise ParseError(f"{tool}: {key!r} is {str(value)[:80]!r}, not {_KINDS[kind]}")
+    return kind(value) if is_number else value

@@ -110,9 +110,11 @@ def unreadable(tool: str, line: Line, why: str) -> ParseError:
     return ParseError(f"{tool}: line {line.number}: {_shown(line.text)!r}: {_shown(why)}")
 
 
-def foreign(tool: str, lines: Iterable[Line], why: str) -> ParseError:
-    """Return the error for text that is not this tool's: its first line, and what is missing."""
-    return unreadable(tool, next((line for line in lines if line.text.strip()), _OVERLONG), why)
+def foreign(tool: str, lines: Iterable[Line], why: str, failure: re.Pattern[str] | None = None) -> ParseError:
+    """Return the error for text that is not this tool's: what is missing, and a line of `failure`, else the first."""
+    written = [line for line in lines if line.text.strip()]
+    reasons = (line for line in written if failure and failure.search(line.text))
+    return unreadable(tool, next(reasons, written[0] if written else _OVERLONG), why)
 
 
 def _shown(text: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodectl.common.declarations import modules_below
 from nodectl.common.spelling import meant
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.base import PATH
-from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, with_fault, without_fault
+from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, with_fault
 
 _ACT_S = 30.0
 
@@ -87,10 +87,6 @@ class Fault:
         return f"{way}{', load' if self.load else ''}"
 
 
-def _declared() -> dict[str, Fault]:
-    return {fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS}
-
-
 def kinds_table() -> str:
     """Return the kinds for people: a line each, with the way in which it comes about."""
     width = max(map(len, FAULTS))
@@ -140,7 +136,7 @@ def heal_hosts(folder: LabFolder, name: str | None, kind: str | None = None) -> 
         _fault(kind)
     healed = [row for row in reversed(state.faults) if name in (None, row.host) and kind in (None, row.kind)]
     for record in healed:
-        after = without_fault(state, record)
+        after = replace(state, faults=tuple(fault for fault in state.faults if fault != record))
         scene = Scene(folder, after, state.host(record.host))
         if scene.host.up:
             FAULTS[record.kind].heal(scene, record.undo)
@@ -157,4 +153,6 @@ def _fault(kind: str) -> Fault:
 
 
 # last: the modules import the declaration above
-FAULTS = _declared()
+FAULTS: dict[str, Fault] = {
+    fault.name: fault for module in modules_below(__name__, "FAULTS") for fault in module.FAULTS
+}

@@ -27,14 +27,9 @@ _TEST_S = 30.0  # for a host to report whether it is fit
 _REJOIN_S = 300.0
 _USAGE_STATUS = 2
 # classes of causes that the next attempt would meet again
-_MISTAKES = {
-    "import_error": "a restart does not mend a module or library that is not there",
-    "bad_argument": "a restart does not mend wrong arguments",
-    "version_mismatch": "a restart does not mend versions that do not fit together",
-    "checkpoint_mismatch": "a restart does not mend a checkpoint of another model",
-    "disk_full": "a restart makes no room on a disk",
-    "time_limit": "its time is over",
-}
+_MISTAKES = frozenset(
+    ("import_error", "bad_argument", "version_mismatch", "checkpoint_mismatch", "disk_full", "time_limit")
+)
 # classes of causes that may be gone at the next attempt; the same failure of another class ends the job the second time
 _PASSING = frozenset(
     (
@@ -99,22 +94,15 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
     }
 
 
-def unmendable(cause: Optional[Dict[str, Any]]) -> str:
-    """Return why another attempt would fail in the same way, or "" if it might succeed."""
-    if cause is None:
-        return ""
+def is_mistake(cause: Dict[str, Any]) -> bool:
+    """Tell whether another attempt would fail in the same way."""
     kind, message = cause["kind"], str(cause["message"])
-    if cause.get("class") in _MISTAKES:
-        return _MISTAKES[str(cause["class"])]
-    if kind == "exception" and _MISTAKE.match(message):
-        return f"a restart does not mend {message.partition(':')[0]}"
-    if kind in ("exit", "launcher") and cause.get("exit_status") == _USAGE_STATUS:
-        return "a restart does not mend wrong arguments (exit status 2)"
-    if kind == "time_limit":
-        return "its time is over"
-    if kind == "launcher" and "could not be started" in message:
-        return "a restart does not mend a launcher that cannot be started"
-    return ""
+    return (
+        _category(cause) in _MISTAKES
+        or (kind == "exception" and _MISTAKE.match(message) is not None)
+        or (kind in ("exit", "launcher") and cause.get("exit_status") == _USAGE_STATUS)
+        or (kind == "launcher" and "could not be started" in message)
+    )
 
 
 class _Ended(NamedTuple):
@@ -206,11 +194,11 @@ class Succession:
         """
         culprit, cause = _cause(beats, lost, attempt)
         self._ends[attempt.number] = _Ended(culprit, cause, max(beat.step for beat in beats.values()))
-        why = unmendable(cause) or (self._in_vain(beats, attempt) if tested else "")
+        why = "a restart does not mend it" if cause is not None and is_mistake(cause) else ""
+        why = why or (self._in_vain(beats, attempt) if tested else "")
         if why and cause is not None:
-            message, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
-            evidence = "" if category == "time_limit" else f" ({category}: {message})"
-            return Over(hb.FAILED, f"not restarted: {why}{evidence}")
+            message = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS]
+            return Over(hb.FAILED, f"not restarted: {why} ({_category(cause)}: {message})")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None

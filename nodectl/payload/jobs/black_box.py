@@ -33,15 +33,17 @@ _TEXT_BYTES = 256 << 10
 _KEPT = 3
 _TOP = 10
 _APART_S = 30.0  # between two takings
+_LAST_WORDS_S = 60.0
 Row = Dict[str, Any]
 
 
 class Doubts:
-    """A host's suspicions that an attempt hangs, and which of all hosts' were followed by a taking or have passed."""
+    """A host's suspicions that an attempt hangs, and whether a taking followed or the attempt went on."""
 
     def __init__(self) -> None:
-        self.suspicions = self.followed = self._passed = 0
+        self.suspicions = self._followed = 0
         self.taken_s: Optional[float] = None
+        self._resumed_s: Optional[float] = None
         self._why = ""
 
     def suspect(self, why: str) -> None:
@@ -49,20 +51,25 @@ class Doubts:
         self.suspicions += 1
         self._why = why
 
-    def has_passed(self, passed: int) -> bool:
-        """Tell whether the attempt went on since the last call; `passed` is how often it did so on all hosts."""
-        before, self._passed = self._passed, max(passed, self._passed)
-        return self._passed > before
-
-    def why(self, elsewhere: int, stood_s: float, now_s: float) -> str:
-        """Return why a taking is due, or ""; `elsewhere` counts the other hosts' suspicions.
+    def has_passed(self, stood_s: float, now_s: float) -> bool:
+        """Tell once whether the attempt has gone on for a while since a taking; the last words of one are no progress.
 
         No host has told progress for `stood_s`.
         """
+        if self.taken_s is None or stood_s > now_s - self.taken_s:
+            return False
+        self._resumed_s = self._resumed_s or now_s
+        if now_s - self._resumed_s < _LAST_WORDS_S:
+            return False
+        self.taken_s = self._resumed_s = None
+        return True
+
+    def why(self, elsewhere: int, stood_s: float, now_s: float) -> str:
+        """Return why a taking is due, or ""; `elsewhere` counts the other hosts' suspicions."""
         told = elsewhere + self.suspicions
-        if told <= self.followed or (self.taken_s is not None and now_s - self.taken_s <= _APART_S):
+        if told <= self._followed or (self.taken_s is not None and now_s - self.taken_s <= _APART_S):
             return ""
-        self.followed = told
+        self._followed = told
         why, self._why = self._why or "another host tells that the job stands still", ""
         return why if stood_s >= LEAST_S else ""
 
@@ -206,7 +213,7 @@ def _tells_more(row: Row, before: Optional[Row]) -> bool:
 
 
 _EMPTY: Row = {
-    **{name: [] for name in ("ranks", "listeners", "gpus", "xids")},
+    **{name: [] for name in ("ranks", "gpus", "xids")},
     **{name: {} for name in ("network", "flight", "host", "times")},
     "ras": "",
 }

@@ -6,6 +6,7 @@ The answer is one frame with a list of rows.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -16,11 +17,10 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store, notes, shared_memory
+from . import checkpoints, notes
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
-    RECEIVER,
     JobFolder,
     JobFolderError,
     PlanVersionError,
@@ -36,8 +36,6 @@ from .folder import (
     write_atomic,
 )
 from .nsinit import redirect
-from .process import read_stat
-from .process import send as signal_to
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # the ranks' grace and the supervisor's last heartbeats; the whole command must stay below 10 s
@@ -99,6 +97,8 @@ def _ended_by_signals() -> Iterator[None]:
 def _receive(job: JobFolder, rank: str) -> None:
     os.makedirs(job.partial, mode=0o700)
     try:
+        lock = os.open(job.partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as JobFolder.is_receiving looks for
         _unpack(job, int(rank))
         os.rename(job.partial, job.path)
         sync_folder(jobs_root())
@@ -109,22 +109,16 @@ def _receive(job: JobFolder, rank: str) -> None:
             signal.signal(number, signal.SIG_IGN)
         job.remove()
         raise
+    os.close(lock)
 
 
 def _unpack(job: JobFolder, rank: int) -> None:
-    stat = read_stat(os.getpid())
-    receiver = os.path.join(job.partial, RECEIVER)
-    with open(receiver, "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
     extract(job.partial)
-    code_store.assemble(job.partial)
-    before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for ending the job if its state is lost
-    write_atomic(os.path.join(job.partial, "rank"), json.dumps(before).encode())
+    write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
     for name in ("ranks", "code"):  # the archive holds no empty folders, and the job runs in them
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
-    os.unlink(receiver)
 
 
 def start(job_id: str, rank: str = "") -> List[Row]:
@@ -203,17 +197,10 @@ def discard(job_id: str) -> None:
         _force(job)
     ends_s = time.monotonic() + _REMOVE_S
     while (left := [path for path in (job.path, job.partial) if os.path.exists(path)]) and time.monotonic() < ends_s:
-        signal_receiver(job)
         job.remove()
         time.sleep(_POLL_S)
     if left:
         raise JobFolderError(f"{left[0]} is left: nodectl jobs clean {job.id}")
-
-
-def signal_receiver(job: JobFolder) -> None:
-    """Send SIGTERM to the process that unpacks the job; it removes what it has unpacked."""
-    if job.is_receiving():
-        signal_to(job.receiver()["pid"], signal.SIGTERM)
 
 
 def show(*job_ids: str) -> List[Row]:
@@ -272,7 +259,6 @@ def pulse(job_id: str, pattern: str) -> List[Row]:
 def stop_job(job_id: str, operator: str = "") -> List[Row]:
     """End the job on this node and return its row; the first operator who stops it is remembered."""
     job = JobFolder(job_id)
-    signal_receiver(job)
     if not job.exists:
         return []
     _refuse_other_version(job)
@@ -312,8 +298,6 @@ def clean(*job_ids: str) -> List[Row]:
             with contextlib.suppress(OSError):
                 os.unlink(job.tombstone)
     _clean_payloads()
-    if not job_ids:
-        code_store.clean()
     return rows
 
 
@@ -396,7 +380,7 @@ def _detach(body: Callable[[int], None]) -> str:
 
 def _end(job: JobFolder) -> Row:
     """Stop the job on this host; return its last state when no process is left, or after about 9 s."""
-    if job.signal_supervisor(signal.SIGTERM):
+    if job.signal_supervisor(signal.SIGINT):
         ends_s = time.monotonic() + _SUPERVISOR_S
         while job.supervisor_alive() and time.monotonic() < ends_s:
             time.sleep(_POLL_S)

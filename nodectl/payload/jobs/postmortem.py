@@ -6,7 +6,7 @@ import signal
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from . import flight, kernel, listeners, living, standing, steady
+from . import flight, kernel, living, standing, steady
 from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
 from .evidence import HostAtStart, Output, describe, tail, unseen
@@ -139,7 +139,6 @@ class Postmortem:
         else:
             more = {"class": self._said.category, "evidence": list(self._said.evidence)}
             self.fail("launcher", f"exit status {exit_status}: {self._said.message}", **more)
-            listeners.explain(self.failures[-1])
 
     def _read_living(self, ranks: List[Rank]) -> News:
         """Read what the living ranks do; runs on the clerk's thread."""

@@ -6,6 +6,7 @@ Nodes read it, as they choose what to tell each other and whether a restart can 
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -94,13 +95,8 @@ def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
 
 
 def _explicit(chain: Sequence[Link]) -> List[Link]:
-    """Return the raised exception, what it names as its cause, and what a group holds."""
-    causes = list(chain[:1])
-    for link in chain[1:]:
-        if link.get("role") not in ("cause", "part"):
-            break
-        causes.append(link)
-    return causes
+    """Return the raised exception, and what it names as its cause."""
+    return [*chain[:1], *itertools.takewhile(lambda link: link.get("role") == "cause", chain[1:])]
 
 
 def _own(link: Link, full: Sequence[str]) -> str:

@@ -82,7 +82,6 @@ class Supervisor:
         """Take the port, the containment and the first state; OSError if that fails."""
         lease_s = float(self.plan["lease_s"])
         if self.member.attempt.number == 1:
-            self.job.reserve()
             self.member.open()
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
@@ -113,6 +112,7 @@ class Supervisor:
         """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, lambda *_: self.ask_stop())  # of `jobs stop`
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
         self.clerk.start()
@@ -143,10 +143,10 @@ class Supervisor:
 
     def _follow_doubts(self, now_s: float) -> None:
         """Have the black box taken where a host suspects a hang and no other tells progress; forget what passed."""
-        told, passed, stood_s = self.peers.doubts()
-        if self._doubts.has_passed(passed + self.monitor.passed):
-            self.clerk.ask(partial(black_box.forget, self.job))
+        told, stood_s = self.peers.doubts()
         stood_s = min(stood_s, self.monitor.stood_s(now_s))
+        if self._doubts.has_passed(stood_s, now_s):
+            self.clerk.ask(partial(black_box.forget, self.job))
         if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
             what = f"has made no progress for {stood_s:.0f} s"
@@ -206,31 +206,28 @@ class Supervisor:
         self.member.stop_asked = True
 
     def _ask_who(self, now_s: float) -> None:
-        """Find out after a SIGTERM whether a stop was requested; a disk that does not answer in time counts as yes."""
+        """Find out why this process got a SIGTERM; a disk that hangs is not waited for."""
         if not self.member.terminated or self.member.stop_asked or self.member.leaving:
             return
         if self._asked_who_s is None:
             self._asked_who_s = now_s
             self.clerk.ask(self._read_who)
         elif now_s - self._asked_who_s > _WHO_S:
-            self.ask_stop()
+            self._leave(node_end.ASKED)
 
     def _read_who(self) -> News:
         """Read why this process was asked to end; runs on the clerk's thread."""
-        leaving = node_end.why_asked(self.job)
+        leaving = node_end.why_asked()
         return lambda: self._leave(leaving)
 
-    def _leave(self, leaving: Optional[node_end.Leaving]) -> None:
+    def _leave(self, leaving: node_end.Leaving) -> None:
         """End this host's part, but not the job, for example at a shutdown: the other hosts may go on without it."""
-        if leaving is None:
-            return self.ask_stop()
-        if self.over is not None:
-            return None
+        if self.over is not None or self.member.leaving:
+            return
         self.member.leaving = leaving
         self._fit, self._asked_fit = leaving.message, True
         if not self._rested:
             self.postmortem.note_leaving(*leaving)
-        return None
 
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
@@ -515,7 +512,7 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         return hb.Beat(
             self.rank, 0, self.state, first_failure, self.member.attempt, over, self._fitness(now_s),
-            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
+            self._doubts.suspicions, round(self.monitor.stood_s(now_s), 1), self._step,
         )  # fmt: skip
 
     def _fitness(self, now_s: float) -> Optional[str]:

@@ -232,19 +232,15 @@ def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
     return tuple(sorted(loads, key=lambda load: (load.tier, natural(load.switch))))
 
 
-@dataclass(frozen=True, slots=True)
-class Rails:
-    """The rails, and the ports that lie on another rail's switch, each with the rails that it joins wrongly."""
-
-    rails: tuple[Rail, ...]
-    crossed: tuple[tuple[Attachment, str], ...]
+# ports that lie on another rail's switch, each with the rail that it joins wrongly
+_Crossed = tuple[tuple[Attachment, str], ...]
 
 
-def rails_of(graph: FabricGraph) -> Rails:
+def rails_of(graph: FabricGraph) -> tuple[tuple[Rail, ...], _Crossed]:
     """Ports that share switches, by the source's rail or the NIC's name; none where the NICs of a host are mixed."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for port in graph.attachments:
-        counts[port.switch][_label(port)] += 1
+        counts[port.switch][port.label] += 1
     pairs: list[tuple[str, str]] = []
     regular: dict[str, str] = {}
     for switch, labels in counts.items():
@@ -260,22 +256,18 @@ def rails_of(graph: FabricGraph) -> Rails:
     for switch, label in regular.items():
         on[groups[label]].append(names[switch])
     if len(on) < 2:
-        return Rails((), ())
+        return (), ()
     rails = []
     for group, switches in on.items():
         nics = tuple(sorted(group, key=natural))
         rails.append(Rail("+".join(nics), nics, tuple(sorted(switches, key=natural))))
     title = {label: rail.name for rail in rails for label in rail.nics}
-    crossed = [
+    crossed = tuple(
         (port, title[regular[port.switch]])
         for port in graph.attachments
-        if groups[_label(port)] != groups[regular[port.switch]]
-    ]
-    return Rails(tuple(sorted(rails, key=lambda rail: natural(rail.name))), tuple(crossed))
-
-
-def _label(port: Attachment) -> str:
-    return port.rail or port.nic
+        if groups[port.label] != groups[regular[port.switch]]
+    )
+    return tuple(sorted(rails, key=lambda rail: natural(rail.name))), crossed
 
 
 # the host of a finding that blames no single one
@@ -289,49 +281,31 @@ def too_far(
     """Yield the largest number of switches between two hosts, with the path that has it."""
     expected = f"at most {counted(max_hops, 'switch')} between any two hosts"
     if not complete:
-        yield Finding(
-            FABRIC,
-            "fabric_hops",
-            Status.UNKNOWN,
-            expected=expected,
-            actual=f"{graph.source} shows only the switches beside the hosts, not the cables between switches",
-            remedy="give the whole fabric: --fabric-from with ibnetdiscover's text, or lldpctl's JSON of switches too",
+        yield _hops_unknown(
+            f"{graph.source} shows only the switches beside the hosts, not the cables between switches",
+            "give the whole fabric: --fabric-from with ibnetdiscover's text, or lldpctl's JSON of switches too",
+            expected,
         )
     elif not graph.attachments and not graph.direct:
-        yield Finding(
-            FABRIC,
-            "fabric_hops",
-            Status.UNKNOWN,
-            expected=expected,
-            actual=f"{graph.source} shows no host on a switch",
-            remedy="is it the output of a fabric with these hosts? Compare the names",
-        )
+        remedy = "is it the output of a fabric with these hosts? Compare the names"
+        yield _hops_unknown(f"{graph.source} shows no host on a switch", remedy, expected)
     elif count is not None:
-        over = count > max_hops
+        over = "bring both below one spine, or keep a job inside one of them (--limit); --max-hops allows more"
         yield Finding(
             FABRIC,
             "fabric_hops",
-            Status.FAILED if over else Status.OK,
+            Status.FAILED if count > max_hops else Status.OK,
             subject=f"{path[0]} - {path[-1]}",
             expected=expected,
             actual=f"{count}: {' - '.join(path)}",
-            remedy="bring both below one spine, or keep a job inside one of them (--limit); --max-hops allows more"
-            if over
-            else "",
+            remedy=over if count > max_hops else "",
             kind="path",
             hosts=(path[0], path[-1]),
         )
 
 
-def nothing_known() -> Finding:
-    """Return the finding if no source tells of any switch."""
-    return Finding(
-        FABRIC,
-        "fabric_hops",
-        Status.UNKNOWN,
-        actual="nothing tells of the switches: no file, no nodectl_switch, no LLDP on the hosts",
-        remedy="give --fabric-from with ibnetdiscover's text or lldpctl's JSON, or set nodectl_switch in the inventory",
-    )
+def _hops_unknown(actual: str, remedy: str, expected: str = "") -> Finding:
+    return Finding(FABRIC, "fabric_hops", Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
 
 
 def apart(groups: Sequence[Sequence[str]]) -> Iterator[Finding]:
@@ -374,24 +348,14 @@ def unseen(graph: FabricGraph) -> Iterator[Finding]:
         )
 
 
-K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 
 
-def majority(values: Mapping[K, V]) -> V | None:
+def majority(values: Iterable[V]) -> V | None:
     """Return the value that more than half have; None if there is none, or fewer than QUORUM are compared."""
-    if len(values) < QUORUM:
-        return None
-    value, count = Counter(values.values()).most_common(1)[0]
-    return value if 2 * count > len(values) else None
-
-
-def differing(values: Mapping[K, V]) -> dict[K, V]:
-    """Return the entries that differ from the majority; all of them where they differ and there is no majority."""
-    usual = majority(values)
-    if usual is None:
-        return dict(values) if len(set(values.values())) > 1 else {}
-    return {key: value for key, value in values.items() if value != usual}
+    counts = Counter(values)
+    value, count = next(iter(counts.most_common(1)), (None, 0))
+    return value if counts.total() >= QUORUM and 2 * count > counts.total() else None
 
 
 _CABLE = "reseat or replace the cable or its optics, then look at both ports"
@@ -403,37 +367,28 @@ def odd_hosts(graph: FabricGraph) -> Iterator[Finding]:
     for attachment in graph.attachments:
         switches[attachment.host].append(attachment.switch)
     shapes = {host: (len(switches[host]), len(set(switches[host]))) for host in sorted(switches, key=natural)}
-    usual = majority(shapes)
-    if usual is None and len(shapes) >= QUORUM and len(set(shapes.values())) > 1:
-        counts = Counter(shapes.values()).most_common()
-        yield _warning(
-            FABRIC,
-            "fabric_node",
-            expected="the same on most hosts",
-            actual="; ".join(f"{counted(count, 'host')} with {_shape(*shape)}" for shape, count in counts),
-            remedy="give the training hosts only: -i with -l",
-        )
-        return
-    for host, shape in differing(shapes).items():
-        yield _warning(
-            host,
-            "fabric_node",
-            actual=_shape(*shape),
-            expected=f"{_shape(*usual)}, as most hosts" if usual else "the same on both hosts",
-            remedy="look at the host's port states (ibstat) and cables",
-        )
+    usual = majority(shapes.values())
+    for host, shape in shapes.items():
+        if usual is not None and shape != usual:
+            yield _warning(
+                host,
+                "fabric_node",
+                actual=_shape(*shape),
+                expected=f"{_shape(*usual)}, as most hosts",
+                remedy="look at the host's port states (ibstat) and cables",
+            )
 
 
 def slow_ports(graph: FabricGraph) -> Iterator[Finding]:
     """Host ports that are slower than the same NIC of most other hosts."""
     names = names_of(graph)
-    by_nic: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    by_nic: dict[str, list[float]] = defaultdict(list)
     for attachment in graph.attachments:
         if attachment.gbit_s is not None:
-            by_nic[attachment.nic][attachment.host, attachment.switch] = attachment.gbit_s
-    everywhere = {(nic, *where): rate for nic, rates in by_nic.items() for where, rate in rates.items()}
+            by_nic[attachment.nic].append(attachment.gbit_s)
+    everywhere = majority(rate for rates in by_nic.values() for rate in rates)
     for attachment in graph.attachments:
-        usual = majority(by_nic[attachment.nic]) or majority(everywhere)
+        usual = majority(by_nic[attachment.nic]) or everywhere
         if usual is not None and attachment.gbit_s is not None and attachment.gbit_s < usual:
             yield _warning(
                 attachment.host,
@@ -448,7 +403,7 @@ def slow_ports(graph: FabricGraph) -> Iterator[Finding]:
 def slow_trunks(graph: FabricGraph) -> Iterator[Finding]:
     """Cables between switches that are slower than most."""
     names = names_of(graph)
-    usual = majority({number: trunk.gbit_s for number, trunk in enumerate(graph.trunks) if trunk.gbit_s is not None})
+    usual = majority(trunk.gbit_s for trunk in graph.trunks if trunk.gbit_s is not None)
     for trunk in graph.trunks:
         if usual is not None and trunk.gbit_s is not None and trunk.gbit_s < usual:
             ends = (names[trunk.a], names[trunk.b])
@@ -464,22 +419,22 @@ def slow_trunks(graph: FabricGraph) -> Iterator[Finding]:
             )
 
 
-def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
+def crossed_cables(graph: FabricGraph, rails: Sequence[Rail], crossed: _Crossed) -> Iterator[Finding]:
     """Ports that lie on a switch of another rail; not of hosts that number their NICs otherwise than most."""
     names = names_of(graph)
-    rail_of = {nic: rail.name for rail in rails.rails for nic in rail.nics}
+    rail_of = {nic: rail.name for rail in rails for nic in rail.nics}
     nics: dict[str, set[str]] = defaultdict(set)
     for attachment in graph.attachments:
-        nics[attachment.host].add(attachment.rail or attachment.nic)
-    usual = majority({host: frozenset(listed) for host, listed in nics.items()})
-    for port, rail in rails.crossed:
+        nics[attachment.host].add(attachment.label)
+    usual = majority(frozenset(listed) for listed in nics.values())
+    for port, rail in crossed:
         if usual is not None and nics[port.host] <= usual:
             yield _warning(
                 port.host,
                 "fabric_rail",
                 subject=port.nic,
                 actual=f"on {names[port.switch]}, a switch of rail {rail}",
-                expected=f"a switch of rail {rail_of.get(port.rail or port.nic, port.rail or port.nic)}",
+                expected=f"a switch of rail {rail_of.get(port.label, port.label)}",
                 remedy="are two cables crossed?",
             )
 
@@ -509,14 +464,14 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         worst = Farthest(0, graph.direct[0])
     names = names_of(graph)
     path = tuple(names.get(place, place) for place in worst.path)
-    loads, rails = loads_of(graph), rails_of(graph)
+    loads, (rails, crossed) = loads_of(graph), rails_of(graph)
     findings = (
         *too_far(graph, worst.hops, path, max_hops, complete=complete),
         *apart(parts),
         *without_name(graph),
         *unseen(graph),
         *odd_hosts(graph),
-        *crossed_cables(graph, rails),
+        *crossed_cables(graph, rails, crossed),
         *slow_ports(graph),
         *slow_trunks(graph),
     )
@@ -527,7 +482,7 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
         max_hops=worst.hops,
         witness=path,
         rank_order=(*rank_order(distances, homes), *dict.fromkeys(rest)),
-        rails=rails.rails,
+        rails=rails,
         parts=tuple(parts) if len(parts) > 1 else (),
         findings=findings,
     )
@@ -535,7 +490,11 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
 
 def unknown_fabric(hosts: Sequence[str]) -> Fabric:
     """Nobody told anything: the hosts as they stand in the inventory."""
-    return Fabric("nothing", (), None, (), tuple(hosts), findings=(nothing_known(),))
+    finding = _hops_unknown(
+        "nothing tells of the switches: no file, no nodectl_switch, no LLDP on the hosts",
+        "give --fabric-from with ibnetdiscover's text or lldpctl's JSON, or set nodectl_switch in the inventory",
+    )
+    return Fabric("nothing", (), None, (), tuple(hosts), findings=(finding,))
 
 
 def in_rank_order(hosts: Sequence[Host]) -> tuple[Host, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from nodectl.facts.catalogue import registered
-from nodectl.facts.parsers.catalogue import families
+from nodectl.facts.parsers.catalogue import modules
 from nodectl.ledger.accept.steps import STEPS, Level
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
@@ -53,8 +53,7 @@ def pages() -> dict[str, str]:
     """Return a page for each list, by its place in the reference."""
     facts = [[f"`{fact.subject}`", plain(fact.description), fact.occasion] for fact in registered()]
     tools = [
-        [f"`{tool}`", plain(_first_line(module).removeprefix("Reads "))]
-        for tool, module in sorted((tool, module) for family in families().values() for tool, module in family.items())
+        [f"`{tool}`", plain(_first_line(module).removeprefix("Reads "))] for tool, module in sorted(modules().items())
     ]
     metrics = [
         [f"`{metric.name}`", metric.kind, ", ".join(metric.labels) or "-", plain(metric.about)]

@@ -73,8 +73,15 @@ _KILLED = re.compile(r"\bKilled process (?P<pid>\d{1,10})(?:, UID \d{1,10},)? ?\
 _CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")
 _SEGFAULT = re.compile(
-    r"(?:traps: )?(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]"
+    r"^(?:traps: )?(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]"
     r"(?:: segfault at |:? (?:general protection(?: fault)?|trap invalid opcode) ip:)"
+)
+# the first that fits counts
+_EVENTS = (
+    ("pcie_limited", re.compile("available PCIe bandwidth, limited by")),
+    *(("mce", pattern) for pattern in (_MCE_KILL, _MCE)),
+    *(("oom", pattern) for pattern in (_KILLED, _CHOSEN, _OOM_TASK)),
+    ("segfault", _SEGFAULT),
 )
 _REASON = re.compile(
     r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |No journal files|Failed to open).*"
@@ -206,36 +213,22 @@ def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
     # an audit line quotes what programs are called and were told
     if not message.is_kernels or text.startswith("audit: type="):
         return None
-    for read in (_nvidia, _memory, _crash):
-        event = read(text)
-        if event is not None:
-            if may_be_cut and event.code is not None and text.endswith(f": {event.code}"):
-                break
-            return replace(event, time=time)
+    found = ((kind, pattern.search(text)) for kind, pattern in _EVENTS)
+    event = _nvidia(text) or next((_event_of(kind, text, match) for kind, match in found if match), None)
+    if event is not None and not (may_be_cut and event.code is not None and text.endswith(f": {event.code}")):
+        return replace(event, time=time)
     if _BEGINS_AS_XID.match(text):
         raise unreadable(TOOL, line, "an Xid without its end")
     link = _link_change(text)
     if link is not None:
         return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
-    return _catalogued(time, text) or _complaint(message)
-
-
-def _complaint(message: _Message) -> KernelEvent | None:
-    """Return what NVIDIA's driver says of trouble in words that stand in no catalogue."""
-    if not _DRIVER_SPEAKS.match(message.text):
-        return None
+    if catalogued := message_of(text):
+        return replace(_event_of(catalogued[0].name, text), time=time, device=catalogued[1])
+    # what NVIDIA's driver says of trouble in words that stand in no catalogue
     is_error = message.level is not None and message.level <= _ERROR_LEVEL
-    if not is_error and not _COMPLAINT.search(message.text):
-        return None
-    return replace(_event_of("driver", message.text), time=message.time)
-
-
-def _catalogued(time: str | None, text: str) -> KernelEvent | None:
-    entry = message_of(text)
-    if entry is None:
-        return None
-    message, device = entry
-    return replace(_event_of(message.name, text), time=time, device=device)
+    if _DRIVER_SPEAKS.match(text) and (is_error or _COMPLAINT.search(text)):
+        return replace(_event_of("driver", text), time=time)
+    return None
 
 
 def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
@@ -286,22 +279,6 @@ def _severity(text: str) -> str | None:
     if match is None:
         return None
     return "fatal" if match[1] else "nonfatal"
-
-
-def _memory(text: str) -> KernelEvent | None:
-    if "available PCIe bandwidth, limited by" in text:
-        return _event_of("pcie_limited", text)
-    if match := _MCE_KILL.search(text):
-        return _event_of("mce", text, match)
-    return _event_of("mce", text) if _MCE.search(text) else None
-
-
-def _crash(text: str) -> KernelEvent | None:
-    if match := _KILLED.search(text) or _CHOSEN.search(text) or _OOM_TASK.search(text):
-        return _event_of("oom", text, match)
-    if match := _SEGFAULT.match(text):
-        return _event_of("segfault", text, match)
-    return None
 
 
 def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:

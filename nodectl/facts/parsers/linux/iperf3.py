@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from nodectl.facts.parsers.json_values import json_document, number, objects, section, text_of, whole
+from nodectl.facts.parsers.json_values import json_document, value_at
 
-IPERF3_TOOL = "iperf3"
+TOOL = "iperf3"
 
 # an interval inside a document has start and end too, but as numbers
 _OURS = {"start": dict, "end": dict, "intervals": list, "error": str}
@@ -34,45 +34,30 @@ class Iperf3:
 
 def parse_iperf3(text: str) -> Iperf3:
     """Read the output; raise ParseError if there is no document of iperf3's, or it is cut."""
-    document = json_document(text, IPERF3_TOOL, _is_ours)
-    start, end = section(document, "start", IPERF3_TOOL), section(document, "end", IPERF3_TOOL)
-    test = section(start, "test_start", IPERF3_TOOL)
-    sent = section(end, "sum_sent", IPERF3_TOOL) or section(end, "sum", IPERF3_TOOL)
-    received = section(end, "sum_received", IPERF3_TOOL)
-    streams = objects(end, "streams", IPERF3_TOOL)
-    count, duration_s = whole(test, "num_streams", IPERF3_TOOL), number(sent, "seconds", IPERF3_TOOL)
+    document = json_document(text, TOOL, _is_ours)
+    at = partial(value_at, document, tool=TOOL)
+    sent = "end/sum_sent" if at("end/sum_sent", dict) else "end/sum"
+    streams = at("end/streams", list) or []
+    rate = at("end/sum_received/bits_per_second", float)
+    # 0 is what a sender without a kernel that tells it, and a receiver, print
+    round_trips_us = [us for each in streams if (us := value_at(each, "sender/mean_rtt", float, TOOL))]
+    windows = [size for each in streams if (size := value_at(each, "sender/max_snd_wnd", int, TOOL))]
+    count, reverse = at("start/test_start/num_streams", int), at("start/test_start/reverse", int)
+    duration_s = at(f"{sent}/seconds", float)
     return Iperf3(
-        version=text_of(start, "version", IPERF3_TOOL),
-        protocol=text_of(test, "protocol", IPERF3_TOOL),
+        version=at("start/version", str),
+        protocol=at("start/test_start/protocol", str),
         streams=(len(streams) or None) if count is None else count,
-        duration_s=number(received, "seconds", IPERF3_TOOL) if duration_s is None else duration_s,
-        reverse=None if "reverse" not in test else bool(test["reverse"]),
-        received_gbit_s=_gbit_s(received),
-        retransmits=whole(sent, "retransmits", IPERF3_TOOL),
-        rtt_mean_ms=_rtt_mean_ms(streams),
-        congestion=text_of(end, "sender_tcp_congestion", IPERF3_TOOL),
-        error=text_of(document, "error", IPERF3_TOOL),
-        window_bytes=_window_bytes(streams),
+        duration_s=at("end/sum_received/seconds", float) if duration_s is None else duration_s,
+        reverse=None if reverse is None else bool(reverse),
+        received_gbit_s=None if rate is None else rate / 1e9,
+        retransmits=at(f"{sent}/retransmits", int),
+        rtt_mean_ms=sum(round_trips_us) / len(round_trips_us) / 1000 if round_trips_us else None,
+        congestion=at("end/sender_tcp_congestion", str),
+        error=at("error", str),
+        window_bytes=sum(windows) if windows and len(windows) == len(streams) else None,
     )
 
 
 def _is_ours(document: Any) -> bool:
     return isinstance(document, dict) and any(isinstance(document.get(key), kind) for key, kind in _OURS.items())
-
-
-def _gbit_s(part: Mapping[str, Any]) -> float | None:
-    rate = number(part, "bits_per_second", IPERF3_TOOL)
-    return None if rate is None else rate / 1e9
-
-
-def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
-    means_us = [number(section(stream, "sender", IPERF3_TOOL), "mean_rtt", IPERF3_TOOL) for stream in streams]
-    # 0 is what a sender without a kernel that tells it, and a receiver, print
-    known_us = [mean_us for mean_us in means_us if mean_us]
-    return sum(known_us) / len(known_us) / 1000 if known_us else None
-
-
-def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
-    windows = [whole(section(stream, "sender", IPERF3_TOOL), "max_snd_wnd", IPERF3_TOOL) for stream in streams]
-    window_sizes = [window for window in windows if window]
-    return sum(window_sizes) if window_sizes and len(window_sizes) == len(streams) else None

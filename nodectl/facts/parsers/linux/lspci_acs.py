@@ -28,16 +28,8 @@ _TRAINED = re.compile(
 _ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
 _FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
 _DENIED = "<access denied>"
-_INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
-_DETAILS = (
-    "Control:",
-    "LnkCap:",
-    "LnkSta:",
-    "ACSCtl:",
-    f"Capabilities: {_DENIED}",
-    "!!! Unknown header type",
-)
+_DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", f"Capabilities: {_DENIED}", "!!! Unknown header type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +100,13 @@ def parse_lspci_acs(text: str) -> LspciAcs:
             for device in devices
             if device.flags is not None and device.kind.startswith("PCI bridge")
         ),
-        links=None if denied else tuple(map(_link_of, (device for device in devices if device.values))),
+        links=None
+        if denied
+        else tuple(
+            PcieLink(device.address, device.kind, device.name, **device.values, unavailable=device.unavailable)
+            for device in devices
+            if device.values
+        ),
         unavailable={"links": _DENIED} if denied else {},
         gone=tuple(
             PcieLink(device.address, device.kind, device.name)
@@ -122,7 +120,7 @@ def parse_lspci_acs(text: str) -> LspciAcs:
 def _devices(text: str) -> list[_Device]:
     devices: list[_Device] = []
     for number, line in enumerate(text.split("\n"), start=1):
-        if line[:1] in _INDENTS:
+        if line[:1] in ("\t", " "):
             # of ten thousand lines a few hundred: no other becomes a Line
             if devices and line.lstrip().startswith(_DETAILS):
                 _detail(Line(number, line), devices[-1])
@@ -145,10 +143,11 @@ def _device(line: Line) -> _Device | None:
 def _detail(line: Line, device: _Device) -> None:
     text = line.text.strip()
     if text.startswith("Lnk"):
-        if read := _link(text):
-            _put_link(device, read)
-        else:
+        read = _link(text)
+        if read is None:
             raise unreadable(TOOL, line, "a link without its speed and width")
+        device.values |= read[0]
+        device.unavailable |= read[1]
     elif text.startswith("ACSCtl:"):
         match = _ACS.match(text)
         if match is None or not _FLAGS.fullmatch(match["flags"]):
@@ -160,13 +159,9 @@ def _detail(line: Line, device: _Device) -> None:
         device.is_denied = True
 
 
-# what a link's line says: its values, and those of its words that are no value
-_Link = tuple[dict[str, Any], dict[str, str]]
-
-
 @lru_cache(maxsize=1024)
-def _link(text: str) -> _Link | None:
-    """Return a link's values; None where speed and width are not there."""
+def _link(text: str) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Return a link's values, and its words that are none; None where speed and width are not there."""
     match = _LINK.match(text)
     trained = _TRAINED.match(match["rest"]) if match else None
     if match is None or trained is None:
@@ -179,13 +174,3 @@ def _link(text: str) -> _Link | None:
     }
     printed = {speed: trained["speed"], width: trained["width"]}
     return values, {key: word for key, word in printed.items() if "unknown" in word}
-
-
-def _put_link(device: _Device, read: _Link) -> None:
-    values, unavailable = read
-    device.values |= values
-    device.unavailable |= unavailable
-
-
-def _link_of(device: _Device) -> PcieLink:
-    return PcieLink(device.address, device.kind, device.name, **device.values, unavailable=device.unavailable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nodectl.facts.parsers.text import Line, foreign, lines_of, unreadable, untagged, whole
@@ -92,97 +92,63 @@ class NcclLog:
 def parse_nccl_log(text: str) -> NcclLog:
     """Read the output; raise ParseError if no line is NCCL's, or one that names an algorithm is cut."""
     lines = lines_of(text, TOOL)
-    log = _Log()
-    for line in untagged(lines):
-        if "NCCL" in line.text:
-            log.read(line)
-    if not log.is_ours:
+    ours = [line for line in untagged(lines) if "NCCL" in line.text]
+    versions = [match["version"] for line in ours if (match := _VERSION.search(line.text))]
+    said = [(line, match, match["message"].strip()) for line in ours if (match := _LINE.search(line.text))]
+    if not (versions or said):
         raise foreign(TOOL, lines, "no line of NCCL's: set NCCL_DEBUG=INFO")
-    return log.result()
+    # of the ways that data takes
+    ways = [message for _, _, message in said if "Bytes -> Algo" not in message]
+    found = (_VIA_OF_CHANNEL.search(message) for message in ways if "via " in message)
+    transports = dict.fromkeys(via["transport"].rstrip(".") for via in found if via)
+    return NcclLog(
+        version=next(iter(versions), None),
+        algorithms=tuple(dict.fromkeys(_choice(line, text) for line, _, text in said if "Bytes -> Algo" in text)),
+        warnings=tuple(
+            NcclWarning(_host(line.text[: match.start()]), message)
+            for line, match, message in said
+            if match["level"] == "WARN"
+        ),
+        transports=tuple(transports),
+        nets=_nets(transports, _names(ways)),
+        channels=max((int(count["count"]) for text in ways if (count := _CHANNELS.search(text))), default=None),
+        environment={named["name"]: named["value"] for text in ways if (named := _SET.search(text))},
+        gpu_direct_off=tuple(dict.fromkeys(off["what"].strip() for text in ways if (off := _GDR_OFF.search(text)))),
+        no_rdma=tuple(dict.fromkeys(text[:200] for text in ways if _NO_RDMA.search(text))),
+    )
 
 
-class _Log:
-    """The state of reading."""
+def _host(head: str) -> str | None:
+    """Return the host that stands last before `NCCL`: a scheduler may have put its own name first."""
+    *_, origin = [None, *_ORIGIN.finditer(head)]
+    return origin["host"] if origin else None
 
-    def __init__(self) -> None:
-        self.version: str | None = None
-        self.choices: dict[NcclChoice, None] = {}
-        self.warnings: list[NcclWarning] = []
-        self.is_ours = False
-        self.transports: dict[str, None] = {}
-        self.names: dict[tuple[str, int], str] = {}
-        self.channels: int | None = None
-        self.environment: dict[str, str] = {}
-        self.gdr_off: dict[str, None] = {}
-        self.no_rdma: dict[str, None] = {}
 
-    def read(self, line: Line) -> None:
-        version = _VERSION.search(line.text)
-        if version is not None:
-            self.is_ours = True
-            self.version = self.version or version["version"]
-        match = _LINE.search(line.text)
-        if match is None:
-            return
-        self.is_ours = True
-        message = match["message"].strip()
-        if match["level"] == "WARN":
-            # the last before `NCCL`: a scheduler may have put its own name first
-            *_, origin = [None, *_ORIGIN.finditer(line.text[: match.start()])]
-            self.warnings.append(NcclWarning(origin["host"] if origin else None, message))
-        if "Bytes -> Algo" in message:
-            self.choices[_choice(line, message)] = None
-        else:
-            self._way(message)
-
-    def _way(self, message: str) -> None:
-        """Keep what a message says of the ways that data takes."""
-        if "via " in message and (via := _VIA_OF_CHANNEL.search(message)):
-            self.transports[via["transport"].rstrip(".")] = None
-        if "Using [" in message and (listed := _LISTED.search(message)):
-            self._devices(listed["net"], listed["devices"])
+def _names(messages: Iterable[str]) -> dict[tuple[str, int], str]:
+    """Return the names of the devices by net and number."""
+    names: dict[tuple[str, int], str] = {}
+    for message in messages:
+        if "Using [" in message and (match := _LISTED.search(message)):
+            net, listed = match["net"], match["devices"].split("; OOB")[0]
+            for device in _GROUPED.finditer(listed):
+                members = [member["name"] for member in _MEMBER.finditer(device["names"])]
+                names[net, int(device["number"])] = "+".join(members)
+            for device in _DEVICE.finditer(_GROUPED.sub("", listed)):
+                names[net, int(device["number"])] = device["name"]
         if made := _MADE.search(message):
-            self.names["IB", int(made["number"])] = made["name"]
-        if count := _CHANNELS.search(message):
-            self.channels = max(self.channels or 0, int(count["count"]))
-        if named := _SET.search(message):
-            self.environment[named["name"]] = named["value"]
-        if off := _GDR_OFF.search(message):
-            self.gdr_off[off["what"].strip()] = None
-        if _NO_RDMA.search(message):
-            self.no_rdma[message[:200]] = None
+            names["IB", int(made["number"])] = made["name"]
+    return names
 
-    def _devices(self, net: str, text: str) -> None:
-        listed = text.split("; OOB")[0]
-        for device in _GROUPED.finditer(listed):
-            members = [match["name"] for match in _MEMBER.finditer(device["names"])]
-            self.names[net, int(device["number"])] = "+".join(members)
-        for device in _DEVICE.finditer(_GROUPED.sub("", listed)):
-            self.names[net, int(device["number"])] = device["name"]
 
-    def _name(self, net: str, device: int) -> str | None:
-        listed = "IB" if _AS_IB.match(net) and (net, device) not in self.names else net
-        return self.names.get((listed, device))
-
-    def result(self) -> NcclLog:
-        nets: dict[NcclNet, None] = {}
-        for transport in self.transports:
-            if match := _NET.match(transport):
-                net, device = match["net"], int(match["device"])
-                # GDRDMA(PCI): past the link between processor and GPU
-                direct = any(part.partition("(")[0] == "GDRDMA" for part in match["rest"].split("/"))
-                nets[NcclNet(net, device, self._name(net, device), direct)] = None
-        return NcclLog(
-            version=self.version,
-            algorithms=tuple(self.choices),
-            warnings=tuple(self.warnings),
-            transports=tuple(self.transports),
-            nets=tuple(nets),
-            channels=self.channels,
-            environment=self.environment,
-            gpu_direct_off=tuple(self.gdr_off),
-            no_rdma=tuple(self.no_rdma),
-        )
+def _nets(transports: Iterable[str], names: Mapping[tuple[str, int], str]) -> tuple[NcclNet, ...]:
+    nets: dict[NcclNet, None] = {}
+    for match in filter(None, map(_NET.match, transports)):
+        net, device = match["net"], int(match["device"])
+        # GDRDMA(PCI): past the link between processor and GPU
+        direct = any(part.partition("(")[0] == "GDRDMA" for part in match["rest"].split("/"))
+        listed = "IB" if _AS_IB.match(net) and (net, device) not in names else net
+        nets[NcclNet(net, device, names.get((listed, device)), direct)] = None
+    return tuple(nets)
 
 
 def _choice(line: Line, message: str) -> NcclChoice:

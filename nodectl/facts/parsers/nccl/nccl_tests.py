@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
@@ -64,11 +64,26 @@ def parse_nccl_tests(text: str) -> NcclTests:
     """Read the output; raise ParseError if there is no output of such a test, or a row is cut."""
     lines = lines_of(text, TOOL)
     run = _Run()
-    for line in _unlabelled(lines):
-        run.read(line)
+    for line in untagged(lines):
+        run.read(Line(line.number, _LABEL.sub("", line.text, count=1)) if ": " in line.text[:12] else line)
     if not (run.ranks or run.rows or run.columns or run.began or run.verdicts):
-        raise _refusal(run, lines)
-    return run.result()
+        if run.failures:
+            raise ParseError(f"{TOOL}: the test failed before it began: {run.failures[0]}")
+        if reason := next((line.text.strip() for line in readable(lines) if _REASON.search(line.text)), ""):
+            raise ParseError(f"{TOOL}: it did not run: {reason[:200]}")
+        raise foreign(TOOL, lines, "no output of an nccl-tests program")
+    wrong = any(side and side.wrong for row in run.rows for side in (row.out_of_place, row.in_place))
+    failed = bool(run.failures) or wrong or not all(run.verdicts)
+    return NcclTests(
+        collective=run.collective,
+        ranks=tuple(run.ranks),
+        rows=tuple(run.rows),
+        out_of_bounds=run.bounds,
+        average_busbw_gb_s=run.average,
+        ok=False if failed else None if run.bounds is None else True,
+        failures=tuple(run.failures),
+        unavailable=run.unavailable,
+    )
 
 
 class _Run:
@@ -126,29 +141,6 @@ class _Run:
         else:
             raise unreadable(TOOL, line, "a summary that is cut")
 
-    def result(self) -> NcclTests:
-        return NcclTests(
-            collective=self.collective,
-            ranks=tuple(self.ranks),
-            rows=tuple(self.rows),
-            out_of_bounds=self.bounds,
-            average_busbw_gb_s=self.average,
-            ok=self._ok(),
-            failures=tuple(self.failures),
-            unavailable=self.unavailable,
-        )
-
-    def _ok(self) -> bool | None:
-        wrong = any(side.wrong for row in self.rows for side in (row.out_of_place, row.in_place) if side is not None)
-        if self.failures or wrong or not all(self.verdicts):
-            return False
-        return True if self.bounds is not None else None
-
-
-def _unlabelled(lines: list[Line]) -> Iterator[Line]:
-    for line in untagged(lines):
-        yield Line(line.number, _LABEL.sub("", line.text, count=1)) if ": " in line.text[:12] else line
-
 
 def _rank(line: Line) -> NcclTestsRank:
     match = _RANK.match(line.text.strip())
@@ -165,19 +157,11 @@ def _rank(line: Line) -> NcclTestsRank:
     )
 
 
-def _refusal(run: _Run, lines: list[Line]) -> ParseError:
-    if run.failures:
-        return ParseError(f"{TOOL}: the test failed before it began: {run.failures[0]}")
-    for line in readable(lines):
-        if _REASON.search(line.text):
-            return ParseError(f"{TOOL}: it did not run: {line.text.strip()[:200]}")
-    return foreign(TOOL, lines, "no output of an nccl-tests program")
-
-
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")
 _SIDE = ("time", "algbw", "busbw")
 _SIDES = ("out-of-place", "in-place")
 _OF_A_SIDE = (*_SIDE, "#wrong", "wrong", "error")
+_KEYS = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s", "#wrong": "wrong", "wrong": "wrong"}
 _SPREAD = re.compile(r"i_")  # over iterations, in programs of 2026
 _TIMESTAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -294,13 +278,12 @@ def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str
 
 
 def _side(line: Line, cells: list[str], names: tuple[str, ...]) -> NcclTestsSide:
-    keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s", "#wrong": "wrong", "wrong": "wrong"}
     values: dict[str, float | None] = {}
     unavailable: dict[str, str] = {}
     for name, cell in zip(names, cells, strict=True):
-        key = keys.get(name)
-        if key is None:
+        if name not in _KEYS:
             continue
+        key = _KEYS[name]
         value = values[key] = real(cell)
         if value is None or value < 0:
             if name == "time" or value is not None or not _NO_VALUE.fullmatch(cell):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +32,17 @@ _OURS = re.compile(
     r"(?<!-m )torch[./]distributed|torch\.elastic|torchelastic|\[c10d\]|ProcessGroupNCCL"
     r"|ChildFailedError|RendezvousConnectionError"
 )
-_SIGNAL = re.compile(r"Signal (\d{1,3}) \((SIG[A-Z0-9+-]{2,12})\)")
+_SIGNAL = re.compile(r"Signal \d{1,3} \((SIG[A-Z0-9+-]{2,12})\)")
+# of elastic's summary
+_ROOT = "Root Cause (first observed failure):"
+_BORDER = re.compile(r"(?<![=-])[=-]{20,}\s*$")
+_ENTRY = re.compile(r"(?:^|[\s:\])])\[\d{1,9}\]:\s*$")
+_FIELD = re.compile(r"(?:^|[\s\]:>)])(?P<key>time|host|rank|exitcode|error_file|traceback)\s{0,8}: ?(?P<value>.*)$")
+_NUMBERS = {
+    "rank": re.compile(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)"),
+    "exitcode": re.compile(r"(?P<exitcode>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)(?: ?\(SIG[A-Z0-9+-]{2,12}\))?"),
+}
+_MAX_TRACEBACK_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,89 +97,111 @@ class TorchrunLog:
 
 def parse_torchrun_log(text: str) -> TorchrunLog:
     """Read the output; raise ParseError if nothing is torch's, or a line of the summary is cut."""
-    lines = lines_of(text, TOOL)
-    summary = _SummaryReader()
+    lines = list(untagged(lines_of(text, TOOL)))
+    failures = _failures(lines)
     watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}
     stuck: dict[int | None, WatchdogTimeout] = {}
-    rendezvous: RendezvousTimeout | None = None
-    is_ours = False
-    for line in untagged(lines):
-        summary.read(line)
+    for line in lines:
         if "atchdog" in line.text or "last enqueued" in line.text:
             _watchdog(line, watchdog)
         if "watchdog got stuck" in line.text or "monitor timed out" in line.text:
             _stuck(line, stuck)
-        if "client socket has timed out" in line.text:
-            rendezvous = rendezvous or _rendezvous(line)
-        is_ours = is_ours or _OURS.search(line.text) is not None
-    failures = summary.failures()
-    if not (is_ours or failures or watchdog or stuck):
+    rendezvous = [_rendezvous(line) for line in lines if "client socket has timed out" in line.text]
+    if not (failures or watchdog or stuck or any(_OURS.search(line.text) for line in lines)):
         raise foreign(TOOL, lines, "no line of torch.distributed")
-    root, others = _ordered(failures)
-    return TorchrunLog(root, others, (*watchdog.values(), *stuck.values()), rendezvous)
+    # each agent names a root cause of its own: the earliest is the job's
+    roots = [failure for failure in failures if failure["is_root"]]
+    first = min(roots, key=lambda failure: failure.get("time", "~"), default=None)
+    return TorchrunLog(
+        _worker(first) if first else None,
+        tuple(_worker(failure) for failure in failures if failure is not first),
+        (*watchdog.values(), *stuck.values()),
+        next(iter(rendezvous), None),
+    )
 
 
-def _ordered(failures: list[_Failure]) -> tuple[TorchrunFailure | None, tuple[TorchrunFailure, ...]]:
-    """Each agent names a root cause of its own: the earliest is the job's."""
-    roots = [failure for failure in failures if failure.is_root]
-    if not roots:
-        return None, tuple(_worker(failure) for failure in failures)
-    first = min(roots, key=lambda failure: failure.values.get("time") or "~")
-    return _worker(first), tuple(_worker(failure) for failure in failures if failure is not first)
+def _failures(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Return the failures of elastic's summaries, each worker once, by the names of TorchrunFailure's fields."""
+    failures: list[dict[str, Any]] = []
+    is_root: bool | None = None  # None outside of a summary
+    traceback: list[str] | None = None
+    for line in lines:
+        text = line.text.rstrip()
+        if text.endswith(("Failures:", _ROOT)):
+            is_root, traceback = text.endswith(_ROOT), None
+        elif is_root is None:
+            continue
+        elif _BORDER.search(text):
+            is_root, traceback = None, None
+        elif _ENTRY.search(text):
+            failures.append({"is_root": is_root})
+            traceback = None
+        elif traceback is not None:
+            if len(traceback) < _MAX_TRACEBACK_LINES:
+                traceback.append(text)
+                failures[-1]["traceback"] = "\n".join(traceback).strip()
+        elif failures and (match := _FIELD.search(text)):
+            key, value = match["key"], match["value"].strip()
+            failures[-1] |= _values(key, value, line)
+            traceback = [value] if key == "traceback" else None
+    unique: dict[tuple[object, ...], dict[str, Any]] = {}
+    for failure in failures:
+        values = tuple(sorted((name, value) for name, value in failure.items() if name != "is_root"))
+        if values:
+            unique.setdefault(values, failure)["is_root"] |= failure["is_root"]
+    return list(unique.values())
 
 
-def _worker(failure: _Failure) -> TorchrunFailure:
-    values = dict(failure.values)
+def _values(key: str, value: str, line: Line) -> dict[str, Any]:
+    if key not in _NUMBERS:
+        if not value and key != "traceback":
+            raise unreadable(TOOL, line, f"a {key} without its value")
+        return {key: value}
+    numbers = _NUMBERS[key].fullmatch(value)
+    if numbers is None:
+        raise unreadable(TOOL, line, f"a {key} that is cut")
+    return {name: int(number) for name, number in numbers.groupdict().items()}
+
+
+def _worker(failure: Mapping[str, Any]) -> TorchrunFailure:
+    values = {name: value for name, value in failure.items() if name != "is_root"}
     refused = {"error_file": values.pop("error_file")} if "N/A" in values.get("error_file", "") else {}
-    return TorchrunFailure(**values, signal=_signal(values), unavailable=refused)
+    named, code = _SIGNAL.search(values.get("traceback", "")), values.get("exitcode", 0)
+    by_number = {-number: number.name for number in signal.Signals}
+    return TorchrunFailure(**values, signal=named[1] if named else by_number.get(code), unavailable=refused)
 
 
-def _signal(values: Mapping[str, Any]) -> str | None:
-    named = _SIGNAL.search(values.get("traceback", ""))
-    if named is not None:
-        return named[2]
-    code = values.get("exitcode")
-    if code is None or code >= 0:
-        return None
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return None
+def _rank(line: Line) -> int | None:
+    named = _RANK.search(line.text)
+    return int(named["tag"] or named["rank"]) if named else None
 
 
 def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], WatchdogTimeout]) -> None:
-    named = _RANK.search(line.text)
-    rank = int(named["tag"] or named["rank"]) if named else None
-
-    def note(sequence: int | None, **values: Any) -> None:
-        timeout = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, sequence=sequence)
-        timeouts[rank, sequence] = replace(timeout, **values)
-
+    rank, noted = _rank(line), dict[str, Any]()
     if work := _TIMEOUT.search(line.text):
-        note(int(work["sequence"]), op=work["op"], timeout_ms=int(work["timeout"]))
+        noted = {"sequence": int(work["sequence"]), "op": work["op"], "timeout_ms": int(work["timeout"])}
     elif "WorkNCCL(" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
     if state := _STATE.search(line.text):
         at_work = _AT_WORK.search(line.text)
-        sequence = int(at_work["sequence"]) if at_work else _latest(timeouts, rank)
-        note(sequence, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"]))
+        latest = next((sequence for owner, sequence in reversed(timeouts) if owner == rank), None)
+        sequence = int(at_work["sequence"]) if at_work else noted.get("sequence", latest)
+        noted |= {"sequence": sequence, "last_enqueued": int(state["enqueued"])}
+        noted["last_completed"] = int(state["completed"])
     elif "last enqueued" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
+    if noted:
+        key = rank, noted["sequence"]
+        timeouts[key] = replace(timeouts.get(key) or WatchdogTimeout(rank), **noted)
 
 
 def _stuck(line: Line, stuck: dict[int | None, WatchdogTimeout]) -> None:
     """Add a stuck rank to `stuck`; of the monitor's two messages on a rank only the second has the seconds."""
-    got_stuck = _STUCK.search(line.text)
+    got_stuck, rank = _STUCK.search(line.text), _rank(line)
     if got_stuck is None and not _HEARTBEAT.search(line.text):
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
-    named = _RANK.search(line.text)
-    rank = int(named["tag"] or named["rank"]) if named else None
     timeout = stuck.get(rank) or WatchdogTimeout(rank, kind="stuck")
     stuck[rank] = replace(timeout, timeout_ms=int(got_stuck["seconds"]) * 1000) if got_stuck else timeout
-
-
-def _latest(timeouts: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
-    return next((sequence for owner, sequence in reversed(timeouts) if owner == rank), None)
 
 
 def _rendezvous(line: Line) -> RendezvousTimeout:
@@ -180,87 +212,3 @@ def _rendezvous(line: Line) -> RendezvousTimeout:
     if port > 65535:
         raise ParseError(f"{TOOL}: line {line.number}: {port} is no port")
     return RendezvousTimeout(host.strip("[]"), port)
-
-
-_ROOT = "Root Cause (first observed failure):"
-_BORDER = re.compile(r"(?<![=-])[=-]{20,}\s*$")
-_ENTRY = re.compile(r"(?:^|[\s:\])])\[\d{1,9}\]:\s*$")
-_FIELD = re.compile(r"(?:^|[\s\]:>)])(?P<key>time|host|rank|exitcode|error_file|traceback)\s{0,8}: ?(?P<value>.*)$")
-_RANK_FIELD = re.compile(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)")
-_EXIT = re.compile(r"(?P<exitcode>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)(?: ?\(SIG[A-Z0-9+-]{2,12}\))?")
-_MAX_TRACEBACK_LINES = 200
-
-
-@dataclass(slots=True)
-class _Failure:
-    """One worker; `values` are those of TorchrunFailure that are printed, by name."""
-
-    is_root: bool
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-class _SummaryReader:
-    """Reads line by line; what is outside a summary is passed over."""
-
-    def __init__(self) -> None:
-        self._failures: list[_Failure] = []
-        self._section: bool | None = None  # None: outside; else whether it is the root cause's
-        self._traceback: list[str] | None = None
-
-    def read(self, line: Line) -> None:
-        """One more line of the output."""
-        text = line.text.rstrip()
-        if text.endswith("Failures:"):
-            self._enter(is_root=False)
-        elif text.endswith(_ROOT):
-            self._enter(is_root=True)
-        elif self._section is None:
-            return
-        elif _BORDER.search(text):
-            self._leave()
-        elif _ENTRY.search(text):
-            self._end_traceback()
-            self._failures.append(_Failure(is_root=self._section))
-        elif self._failures:
-            self._field(line, text)
-
-    def failures(self) -> list[_Failure]:
-        """All, each worker once, in the order in which they were printed."""
-        self._end_traceback()
-        unique: dict[tuple[object, ...], _Failure] = {}
-        for failure in self._failures:
-            first = unique.setdefault(tuple(sorted(failure.values.items())), failure)
-            first.is_root = first.is_root or failure.is_root
-        return [failure for failure in unique.values() if failure.values]
-
-    def _enter(self, *, is_root: bool) -> None:
-        self._end_traceback()
-        self._section = is_root
-
-    def _leave(self) -> None:
-        self._end_traceback()
-        self._section = None
-
-    def _field(self, line: Line, text: str) -> None:
-        match = _FIELD.search(text)
-        if match is None or self._traceback is not None:
-            if self._traceback is not None and len(self._traceback) < _MAX_TRACEBACK_LINES:
-                self._traceback.append(text)
-            return
-        key, value = match["key"], match["value"].strip()
-        if key in ("rank", "exitcode"):
-            numbers = (_RANK_FIELD if key == "rank" else _EXIT).fullmatch(value)
-            if numbers is None:
-                raise unreadable(TOOL, line, f"a {key} that is cut")
-            self._failures[-1].values |= {name: int(number) for name, number in numbers.groupdict().items()}
-        elif key == "traceback":
-            self._traceback = [value]
-        elif not value:
-            raise unreadable(TOOL, line, f"a {key} without its value")
-        else:
-            self._failures[-1].values[key] = value
-
-    def _end_traceback(self) -> None:
-        if self._traceback is not None and self._failures:
-            self._failures[-1].values["traceback"] = "\n".join(self._traceback).strip()
-        self._traceback = None

@@ -97,13 +97,9 @@ class _Reader:
         elif not name or _MESSAGE.match(name) or _GPU_NAME.fullmatch(name):
             self._more(name.rstrip(":"), cell)
         else:
-            self._test(name, cell, line)
-
-    def _test(self, name: str, cell: str, line: Line) -> None:
-        test = _Test(self.category, name)
-        if not self._results(test, cell):
-            raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
-        self.tests.append(test)
+            self.tests.append(_Test(self.category, name))
+            if not self._results(self.tests[-1], cell):
+                raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
 
     def _more(self, kind: str, cell: str) -> None:
         """Read a line below a test: results of more GPUs, or what the test says."""
@@ -127,9 +123,7 @@ class _Reader:
         parts = [_STATUS.match(part.strip()) for part in text.split(";") if part.strip()]
         if not parts or parts[0] is None:
             return False
-        for part in parts:
-            if part is None:
-                continue
+        for part in filter(None, parts):
             word = part[1].capitalize()
             if test.status is None or _WORST.index(word) < _WORST.index(test.status):
                 test.status = word
@@ -171,11 +165,11 @@ def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
     if not isinstance(categories, list):
         reason = f"it failed: {str(error)[:400]}" if error else "it names no test_categories"
         raise unreadable(TOOL, lines[0], reason)
-    tests: list[DiagTest] = []
-    for category in categories:
-        part = _object(category, lines[0])
-        for test in _list(part.get("tests"), lines[0]):
-            tests.append(_test(str(part.get("category", "")) or None, _object(test, lines[0]), lines[0]))
+    tests = [
+        _test(str(category.get("category", "")) or None, test, lines[0])
+        for category in _objects(categories, lines[0])
+        for test in _objects(category.get("tests"), lines[0])
+    ]
     metadata = {
         key: str(value) for source in (diagnostic, document) for key, value in source.items() if isinstance(value, str)
     }
@@ -186,14 +180,12 @@ def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
     gpus: dict[str, str] = {}
     statuses: list[str] = []
     texts: list[str] = []
-    for result in _list(test.get("results", []), line):
-        values = _object(result, line)
-        word = _word(values.get("status"))
-        if word is not None:
+    for result in _objects(test.get("results", []), line):
+        if (word := _word(result.get("status"))) is not None:
             statuses.append(word)
-            gpus.update(dict.fromkeys(_gpus(values), word))
+            gpus.update(dict.fromkeys(_gpus(result), word))
         for key in ("warnings", "warning", "errors", "error", "info"):
-            texts += _texts(values.get(key))
+            texts += _texts(result.get(key))
     summary = test.get("test_summary")
     if isinstance(summary, dict) and (word := _word(summary.get("status"))) is not None:
         statuses.append(word)
@@ -202,38 +194,29 @@ def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
 
 
 def _word(status: Any) -> str | None:
-    if status is None:
-        return None
-    text = str(status).strip()
+    text = "" if status is None else str(status).strip()
     return next((word for start, word in _WORDS.items() if text.lower().startswith(start)), text or None)
 
 
 def _gpus(result: dict[str, Any]) -> list[str]:
     if result.get("entity_group", "GPU") != "GPU":
         return []
-    for key in ("gpu_ids", "gpu_id", "entity_id"):
-        if key in result:
-            return [index.strip() for index in str(result[key]).split(",") if index.strip()]
-    return []
+    listed = next((str(result[key]) for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "")
+    return [index.strip() for index in listed.split(",") if index.strip()]
 
 
 def _texts(value: Any) -> list[str]:
-    if value is None or value == "":
-        return []
     if isinstance(value, list):
         return [text for item in value for text in _texts(item)]
     if isinstance(value, dict):
         return [str(value[key]) for key in _MESSAGE_KEYS if value.get(key)]
-    return [str(value)]
+    return [str(value)] if value not in (None, "") else []
 
 
-def _object(value: Any, line: Line) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise unreadable(TOOL, line, f"{str(value)[:80]!r} is no object")
-    return value
-
-
-def _list(value: Any, line: Line) -> list[Any]:
-    if not isinstance(value, list):
-        raise unreadable(TOOL, line, f"{str(value)[:80]!r} is no list")
-    return value
+def _objects(value: Any, line: Line) -> list[dict[str, Any]]:
+    """Return the objects of a list, or the lone one; ParseError for anything else."""
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if not isinstance(item, dict):
+            raise unreadable(TOOL, line, f"{str(item)[:80]!r} is no object")
+    return items

@@ -73,10 +73,8 @@ def parse_nvbandwidth(text: str) -> Nvbandwidth:
                 test.total = _number(match[2], line)
         elif content.startswith("SUM ") or content == "Running":
             raise unreadable(TOOL, line, "the line is cut")
-        elif test is not None and content.rstrip(":.") == "Waived":
-            # a waived test that was not announced prints the word alone
-            if test.columns is None:
-                test.status = "Waived"
+        elif test is not None and test.columns is None and content.rstrip(":.") == "Waived":
+            test.status = "Waived"
         elif test is not None and content:
             _read_line(test, line, content)
         elif test is None and ": " in content:
@@ -101,11 +99,8 @@ def _read_line(test: _Test, line: Line, content: str) -> None:
         cells = content.split()[1:]
         if _ROW.fullmatch(content) is None or len(cells) != test.columns or test.total is not None:
             raise unreadable(TOOL, line, f"{counted(len(cells), 'value')} under {counted(test.columns, 'column')}")
-        test.rows.append(tuple(_cell(cell, line) for cell in cells))
-
-
-def _cell(cell: str, line: Line) -> float | None:
-    return None if cell.upper() in ("N/A", "NAN", "-NAN") else _number(cell, line)
+        none = ("N/A", "NAN", "-NAN")
+        test.rows.append(tuple(None if cell.upper() in none else _number(cell, line) for cell in cells))
 
 
 def _number(text: str, line: Line) -> float:

@@ -15,9 +15,9 @@ _STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
 _GPU_ROW = re.compile(r"GPU ([0-9]{1,6}): (.*?) ?\(UUID: ([^()]+)\)\s*")
 _LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
 _SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s")
-_COUNTER = re.compile(r"([^:]{1,80}?) *: *(.+)")
+_COUNTER = re.compile(r"(?P<name>[^:]{1,80}?) *: *(?P<value>.+)")
 # drivers up to 470 print `Link 0: 4 flit CRC errors`, then `Link 0:` above the rows of its lanes
-_OLD_COUNTER = re.compile(r"([0-9]{1,20}) (?:flit )?((?:replay|recovery|CRC) errors)")
+_OLD_COUNTER = re.compile(r"(?P<value>[0-9]{1,20}) (?:flit )?(?P<name>(?:replay|recovery|CRC) errors)")
 _LANE = re.compile(r"Lane [0-9]{1,3} .+: .+")
 _WHOLE = re.compile(r"[0-9]{1,20}")
 _CUT_LINK = re.compile(r"Link *[0-9]*:?")
@@ -58,14 +58,6 @@ class NvidiaSmiNvlink:
 
     gpus: tuple[NvLinkGpu, ...]
     lost: tuple[LostGpu, ...] = ()
-
-
-@dataclass(slots=True)
-class _Link:
-    state: bool | None = None
-    speed_gb_s: float | None = None
-    counters: dict[str, int | str] = field(default_factory=dict)
-    unavailable: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -119,42 +111,41 @@ def _is_link(content: str) -> bool:
 
 def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
     """Return the links of one GPU; raise ParseError with the row that is none."""
-    links: dict[int, _Link] = {}
+    values: dict[int, list[Line]] = {}
     for row in rows:
         label, _, value = row.text.strip().removeprefix("Link ").partition(":")
-        if why := _put(links.setdefault(int(label), _Link()), value.strip()):
-            raise unreadable(TOOL, row, why)
-    return tuple(_link(number, link) for number, link in links.items())
+        values.setdefault(int(label), []).append(Line(row.number, value.strip()))
+    return tuple(_link(number, lines) for number, lines in values.items())
 
 
-def _put(link: _Link, value: str) -> str:
-    """Put what the row says into the link; why it cannot be read, empty if it can."""
-    if value.strip("<>").lower() == "inactive":
-        link.state = False
-    elif speed := _SPEED.fullmatch(value):
-        link.state, link.speed_gb_s = True, float(speed[1])
-    elif refused(value):
-        link.unavailable["active"] = link.unavailable["speed_gb_s"] = value
-    elif counter := _OLD_COUNTER.fullmatch(value):
-        return _put_counter(link, counter[2], counter[1])
-    elif counter := _COUNTER.fullmatch(value):
-        return _put_counter(link, counter[1], counter[2].strip())
-    else:
-        return "neither a rate in GB/s, <inactive>, nor a counter"
-    return ""
-
-
-def _put_counter(link: _Link, name: str, text: str) -> str:
-    key = _COUNTERS.get(name.lower())
-    if refused(text):
-        link.unavailable[key or name] = text
-    elif _WHOLE.fullmatch(text):
-        link.counters[name] = int(text)
-    elif key is None:
-        link.counters[name] = text
-    else:
-        return "the counter is no number"
-    return ""
+def _link(number: int, lines: Sequence[Line]) -> NvLink:
+    """Return the link of what stands behind its label; raise ParseError for what is no state, rate or counter."""
+    active: bool | None = None
+    speed_gb_s: float | None = None
+    errors: dict[str, int | str] = {}
+    unavailable: dict[str, str] = {}
+    for line in lines:
+        value = line.text
+        if value.strip("<>").lower() == "inactive":
+            active = False
+        elif speed := _SPEED.fullmatch(value):
+            active, speed_gb_s = True, float(speed[1])
+        elif refused(value):
+            unavailable["active"] = unavailable["speed_gb_s"] = value
+        elif counter := _OLD_COUNTER.fullmatch(value) or _COUNTER.fullmatch(value):
+            name, text = (counter["name"], counter["value"].strip())
+            key = _COUNTERS.get(name.lower())
+            if refused(text):
+                unavailable[key or name] = text
+            elif key and not _WHOLE.fullmatch(text):
+                raise unreadable(TOOL, line, "the counter is no number")
+            else:
+                errors[name] = int(text) if _WHOLE.fullmatch(text) else text
+        else:
+            raise unreadable(TOOL, line, "neither a rate in GB/s, <inactive>, nor a counter")
+    counts = {name.lower(): count for name, count in errors.items() if isinstance(count, int)}
+    three = {key: counts.get(name) for name, key in _COUNTERS.items()}
+    return NvLink(number, active, speed_gb_s, **three, errors=errors, unavailable=unavailable)
 
 
 def _frozen(gpu: _Gpu) -> NvLinkGpu:
@@ -169,16 +160,4 @@ def _frozen(gpu: _Gpu) -> NvLinkGpu:
         links=_links(gpu.rows) if gpu.rows else none,
         message=gpu.message,
         unavailable=unavailable,
-    )
-
-
-def _link(number: int, link: _Link) -> NvLink:
-    counts = {name.lower(): value for name, value in link.counters.items() if isinstance(value, int)}
-    return NvLink(
-        link=number,
-        active=link.state,
-        speed_gb_s=link.speed_gb_s,
-        **{key: counts.get(name) for name, key in _COUNTERS.items()},
-        errors=link.counters,
-        unavailable=link.unavailable,
     )

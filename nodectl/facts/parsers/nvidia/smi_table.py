@@ -126,7 +126,11 @@ def parse_nvidia_smi(text: str) -> NvidiaSmi:
         elif is_of_gpus and not content:
             is_of_gpus = False
         elif match := _PROCESS.match(content):
-            processes.append(_process(match))
+            processes.append(
+                TableProcess(
+                    int(match["gpu"]), int(match["pid"]), match["type"], match["name"], _whole(match["memory"])
+                )
+            )
     _require_whole(begun)
     if not gpus:
         raise no_output(TOOL, lines, "table with '| NVIDIA-SMI … Driver Version: … |'")
@@ -159,10 +163,6 @@ def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
         utilization_percent=_whole(second["busy"]),
         unavailable=unavailable,
     )
-
-
-def _process(match: re.Match[str]) -> TableProcess:
-    return TableProcess(int(match["gpu"]), int(match["pid"]), match["type"], match["name"], _whole(match["memory"]))
 
 
 def _whole(text: str) -> int | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nodectl.facts.parsers.rdma.labelled import nothing_found, rows_of
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.rdma.labelled import rows_of
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 TOOL = "ibnetdiscover"
 _FAILURE = re.compile(r"iberror:|ibpanic:|can't open |[Dd]iscover failed|[Cc]ommand not found|mad_rpc|ibwarn:")
@@ -21,17 +21,8 @@ _PORT = re.compile(
 _PORT_START = re.compile(r"\s*\[\d{1,4}\](?:$|[\s(\[])")
 _KINDS = {"Switch": "S", "Ca": "H", "Rt": "R"}
 # as sold: Gbit/s a lane
-_LANE_GBIT_S = {
-    "SDR": 2.5,
-    "DDR": 5.0,
-    "QDR": 10.0,
-    "FDR10": 10.0,
-    "FDR": 14.0,
-    "EDR": 25.0,
-    "HDR": 50.0,
-    "NDR": 100.0,
-    "XDR": 200.0,
-}
+_LANE_GBIT_S = {"SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0}
+_LANE_GBIT_S |= {"NDR": 100.0, "XDR": 200.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +58,29 @@ class IbNetDiscover:
 def parse_ibnetdiscover(text: str) -> IbNetDiscover:
     """Read the output; raise ParseError for a cut row, a port before its node, and no node (with the tool's reason)."""
     lines = list(rows_of(text, TOOL))
-    fabric = _Fabric()
+    nodes: dict[str, _Node] = {}  # by GUID in small letters
+    links: dict[tuple[tuple[str, int], tuple[str, int]], FabricLink] = {}
+    current: str | None = None
     for line in lines:
-        fabric.read(line)
-    if not fabric.nodes:
-        raise nothing_found(TOOL, "node", lines, _FAILURE)
-    return fabric.result()
+        if match := _PORT.fullmatch(line.text):
+            if current is None:
+                raise unreadable(TOOL, line, "the node that this port belongs to is missing")
+            peer = _node(nodes, match["kind"], match["guid"], match["name"], line)
+            a, b = (current, int(match["port"])), (peer, int(match["peer_port"]))
+            links.setdefault((min(a, b), max(a, b)), _link(a, b, match["width"], match["speed"], line))
+        elif match := _NODE.fullmatch(line.text):
+            if _KINDS[match[1]] != match[3]:
+                raise unreadable(TOOL, line, f"a {match[1]} is no {match[3]!r}")
+            current = _node(nodes, match[3], match[4], match[5], line, has_block=True)
+        elif _NODE_START.match(line.text) or _PORT_START.match(line.text):
+            raise unreadable(TOOL, line, "the row is cut or garbled")
+    if not nodes:
+        raise foreign(TOOL, lines, "no node", _FAILURE)
+    ordered = sorted(nodes.values(), key=lambda node: node.line)
+    switches, hosts = (
+        tuple(FabricNode(node.guid, node.name) for node in ordered if node.kind == kind) for kind in "SH"
+    )
+    return IbNetDiscover(switches, hosts, tuple(links.values()))
 
 
 @dataclass(slots=True)
@@ -85,62 +93,22 @@ class _Node:
     has_block: bool = False
 
 
-@dataclass(slots=True)
-class _Fabric:
-    nodes: dict[str, _Node] = field(default_factory=dict)
-    links: dict[tuple[tuple[str, int], tuple[str, int]], FabricLink] = field(default_factory=dict)
-    current: str | None = None
+def _node(
+    nodes: dict[str, _Node], kind: str, guid: str, name: str | None, line: Line, *, has_block: bool = False
+) -> str:
+    node = nodes.setdefault(guid.lower(), _Node(kind, guid, line=line.number))
+    if node.kind != kind:
+        raise unreadable(TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
+    if has_block and not node.has_block:
+        node.line, node.has_block = line.number, True
+    node.name = node.name or ((name or "").strip() or None)
+    return node.guid
 
-    def read(self, line: Line) -> None:
-        if match := _PORT.fullmatch(line.text):
-            self._port(match, line)
-        elif match := _NODE.fullmatch(line.text):
-            if _KINDS[match[1]] != match[3]:
-                raise unreadable(TOOL, line, f"a {match[1]} is no {match[3]!r}")
-            self.current = self._node(match[3], match[4], match[5], line, has_block=True)
-        elif _NODE_START.match(line.text) or _PORT_START.match(line.text):
-            raise unreadable(TOOL, line, "the row is cut or garbled")
 
-    def result(self) -> IbNetDiscover:
-        ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
-
-        def of(kind: str) -> tuple[FabricNode, ...]:
-            return tuple(FabricNode(node.guid, node.name) for _, node in ordered if node.kind == kind)
-
-        return IbNetDiscover(of("S"), of("H"), tuple(self.links.values()))
-
-    def _port(self, match: re.Match[str], line: Line) -> None:
-        if self.current is None:
-            raise unreadable(TOOL, line, "the node that this port belongs to is missing")
-        peer = self._node(match["kind"], match["guid"], match["name"], line)
-        ends = (self.current, int(match["port"])), (peer, int(match["peer_port"]))
-        self._link(*ends, match["width"], match["speed"], line)
-
-    def _node(self, kind: str, guid: str, name: str | None, line: Line, has_block: bool = False) -> str:
-        key = guid.lower()
-        node = self.nodes.get(key)
-        if node is None:
-            node = self.nodes[key] = _Node(kind, guid, line=line.number)
-        elif node.kind != kind:
-            raise unreadable(TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
-        if has_block and not node.has_block:
-            node.line, node.has_block = line.number, True
-        node.name = node.name or ((name or "").strip() or None)
-        return node.guid
-
-    def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
-        if (
-            speed is not None
-            and speed not in _LANE_GBIT_S
-            and any(lane_speed.startswith(speed) for lane_speed in _LANE_GBIT_S)
-        ):
-            raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
-        lanes = int(width[:-1]) if width and width != "??" else None
-        lane_gbit_s = _LANE_GBIT_S.get(speed or "")
-        link = FabricLink(
-            *(*a, *b),
-            None if width == "??" else width,
-            None if speed == "???" else speed,
-            lanes * lane_gbit_s if lanes and lane_gbit_s else None,
-        )
-        self.links.setdefault((min(a, b), max(a, b)), link)
+def _link(a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> FabricLink:
+    if speed and speed not in _LANE_GBIT_S and any(known.startswith(speed) for known in _LANE_GBIT_S):
+        raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
+    lanes = int(width[:-1]) if width and width != "??" else None
+    lane_gbit_s = _LANE_GBIT_S.get(speed or "")
+    gbit_s = lanes * lane_gbit_s if lanes and lane_gbit_s else None
+    return FabricLink(*a, *b, None if width == "??" else width, None if speed == "???" else speed, gbit_s)

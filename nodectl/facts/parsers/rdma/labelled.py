@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, fields
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
-from nodectl.errors import ParseError
 from nodectl.facts.parsers.text import Line, is_refused, lines_of, unreadable, untagged
 
 # longer lines are no tool's rows, and keep patterns from walking over megabytes
 _LONGEST_ROW = 4096
-_SHOWN_CHARS = 200
-_ANYTHING = re.compile(r"\S")
 _WHOLE = re.compile(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}")
-_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
+_NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?)(?: \(\w{1,20}\))?")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
 _GUID_DIGITS = 16
 T = TypeVar("T")
-_LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
+LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
 
 
 def rows_of(text: str, tool: str) -> Iterator[Line]:
@@ -31,13 +28,6 @@ def rows_of(text: str, tool: str) -> Iterator[Line]:
 def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> str | None:
     """Return the first line in which `pattern` is found, without the space around it."""
     return next((line.text.strip() for line in lines if pattern.search(line.text)), None)
-
-
-def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
-    """Return the error for output without what the tool prints: quotes why it failed, else if it begins."""
-    lines = list(lines)
-    reason = first_match(lines, failure) or first_match(lines, _ANYTHING) or "one overlong line"
-    return ParseError(f"{tool}: no {missing}: {reason[:_SHOWN_CHARS]!r}")
 
 
 def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any:
@@ -85,10 +75,6 @@ class Block:
             raise unreadable(self._tool, line, "the row is cut")
         return value
 
-    def link_layer(self, name: str, label: str) -> str | None:
-        """InfiniBand, Ethernet or what else the tools call it."""
-        return self.text(name, label, _LINK_LAYERS)
-
     def guid(self, name: str, label: str) -> str | None:
         """Return the GUID as printed, masked ones too; ParseError where digits are missing."""
         row = self._row(name, label)
@@ -99,35 +85,20 @@ class Block:
             raise unreadable(self._tool, row[0], f"a GUID has {_GUID_DIGITS} digits")
         return row[1]
 
-    def whole(self, name: str, label: str, pattern: str = r"(\S+)") -> int | None:
-        """Decimal, or hexadecimal after 0x."""
-        matched = self._matched(name, label, pattern)
-        if matched is None:
-            return None
-        line, value = matched
-        number = _number_of(value)
-        if number is None:
-            raise unreadable(self._tool, line, f"{value!r} is no whole number")
-        return number
-
-    def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
-        """Return a decimal number, as a float; ParseError for other text."""
-        matched = self._matched(name, label, pattern)
-        if matched is None:
-            return None
-        line, value = matched
-        if not _NUMBER.fullmatch(value):
-            raise unreadable(self._tool, line, f"{value!r} is no number")
-        return float(value)
-
-    def _matched(self, name: str, label: str, pattern: str) -> tuple[Line, str] | None:
+    def whole(self, name: str, label: str) -> int | None:
+        """Return a whole number, hexadecimal after 0x; ParseError for other text."""
         row = self._row(name, label)
-        if row is None:
-            return None
-        match = re.fullmatch(pattern, row[1])
-        if match is None:
-            raise unreadable(self._tool, row[0], f"{label!r} has no value that can be read")
-        return row[0], match[1]
+        if row and not _WHOLE.fullmatch(row[1]):
+            raise unreadable(self._tool, row[0], f"{row[1]!r} is no whole number")
+        return int(row[1], 16 if row[1][:2] in ("0x", "0X") else 10) if row else None
+
+    def number(self, name: str, label: str) -> float | None:
+        """Return a decimal number, without a note in brackets behind it; ParseError for other text."""
+        row = self._row(name, label)
+        match = _NUMBER.fullmatch(row[1]) if row else None
+        if row and not match:
+            raise unreadable(self._tool, row[0], f"{row[1]!r} is no number")
+        return float(match[1]) if match else None
 
     def _row(self, name: str, label: str) -> tuple[Line, str] | None:
         row = self._rows.get(label)
@@ -135,12 +106,6 @@ class Block:
             self.unavailable[name] = row[1]
             return None
         return row
-
-
-@lru_cache(maxsize=1024)
-def _number_of(value: str) -> int | None:
-    """Return a whole number, hexadecimal after 0x; None for other text."""
-    return int(value, 16 if value[:2] in ("0x", "0X") else 10) if _WHOLE.fullmatch(value) else None
 
 
 def is_cut_label(text: str, labels: Iterable[str]) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nodectl.facts.parsers.rdma.labelled import nothing_found, rows_of
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.rdma.labelled import rows_of
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 TOOL = "rdma-link"
 _PROGRAM = "rdma link"
@@ -54,7 +54,7 @@ def parse_rdma_link(text: str) -> RdmaLink:
         elif _CUT.fullmatch(line.text):
             raise unreadable(_PROGRAM, line, "the row is cut or garbled")
     if not links:
-        raise nothing_found(_PROGRAM, "row that begins with 'link'", lines, _FAILURE)
+        raise foreign(_PROGRAM, lines, "no row that begins with 'link'", _FAILURE)
     return RdmaLink(tuple(links))
 
 

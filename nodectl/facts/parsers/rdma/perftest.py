@@ -13,7 +13,7 @@ from nodectl.common.resources import table
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.labelled import rows_of
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 TOOL = "perftest"
 _BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w -]{0,60}?)[ _](BW|Latency)[ _]Test\b")
@@ -35,66 +35,42 @@ class Perftest:
 
 def parse_perftest(text: str) -> Perftest:
     """Read the output; raise ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
-    output = _Output(list(rows_of(text, TOOL)))
-    rows = tuple(output.table.rows)
-    error = _find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
-    if not (rows or error or output.has_begun):
-        raise output.no_run()
+    lines = list(rows_of(text, TOOL))
+    table, banners, complaints, has_begun = _Table(), list[re.Match[str]](), list[Line](), False
+    for line in lines:
+        if rest := table.read(line):
+            banners += filter(None, [_BANNER.search(rest)])
+            has_begun = has_begun or _WAITS.search(rest) is not None
+            complaints += [Line(line.number, rest)] if _is_error(rest) else []
+    rows, test = tuple(table.rows), _test(banners, lines)
+    error = _find_error(complaints, has_figures=bool(rows))
+    deadline = next((line.text.strip() for line in lines if _DEADLINE.search(line.text)), None)
+    # a cut link shows as zero iterations only, a deadline as no output at all
+    if error is None and any(row.iterations == 0 for row in rows):
+        error = PerftestError("peer_lost", table.idle or "0 iterations")
+    elif error is None and deadline and not rows and test:
+        error = PerftestError("timeout", deadline)
+    if not (rows or error or banners or has_begun):
+        raise _no_run(lines)
     # a server and its client in one output show the same figures twice
-    is_twice = len(output.banners) > 1
-    return Perftest(
-        test=output.test(),
-        rows=tuple(dict.fromkeys(rows)) if is_twice else rows,
-        error=error,
-    )
+    return Perftest(test, tuple(dict.fromkeys(rows)) if len(banners) > 1 else rows, error)
 
 
-class _Output:
-    def __init__(self, lines: list[Line]) -> None:
-        self.table = _Table()
-        self.banners: list[re.Match[str]] = []
-        self.complaints: list[Line] = []
-        self.has_begun = False
-        self._lines = lines
-        for line in lines:
-            rest = self.table.read(line)
-            if rest:
-                self._read(Line(line.number, rest))
+def _test(banners: Sequence[re.Match[str]], lines: Sequence[Line]) -> str | None:
+    if banners:
+        verb, _, kind = banners[0].groups()
+        return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
+    named = (_PROGRAM.search(line.text) for line in lines)
+    return next((match[0] for match in named if match), None)
 
-    def _read(self, line: Line) -> None:
-        banner = _BANNER.search(line.text)
-        if banner:
-            self.banners.append(banner)
-        self.has_begun = self.has_begun or banner is not None or _WAITS.search(line.text) is not None
-        if _is_error(line.text):
-            self.complaints.append(line)
 
-    def test(self) -> str | None:
-        if self.banners:
-            verb, _, kind = self.banners[0].groups()
-            return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
-        named = (_PROGRAM.search(line.text) for line in self._lines)
-        return next((match[0] for match in named if match), None)
-
-    def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
-        """Return the error of a silent run.
-
-        A cut link shows as zero iterations only, a deadline as no output at all.
-        """
-        if any(row.iterations == 0 for row in rows):
-            return PerftestError("peer_lost", self.table.idle or "0 iterations")
-        deadline = next((line for line in self._lines if _DEADLINE.search(line.text)), None)
-        if deadline and not rows and self.test():
-            return PerftestError("timeout", deadline.text.strip())
-        return None
-
-    def no_run(self) -> ParseError:
-        first = next((line for line in self._lines if line.text.strip()), Line(1, "one overlong line"))
-        if any(line.text.strip().startswith("Usage:") for line in self._lines):
-            return unreadable(TOOL, first, "the program's help, not a run")
-        if any(re.fullmatch(r"\s*\d+\.\d+\s*", line.text) for line in self._lines):
-            return unreadable(TOOL, first, "a figure without its size and unit: run without --output")
-        return unreadable(TOOL, first, "no run of perftest")
+def _no_run(lines: Sequence[Line]) -> ParseError:
+    why = "no run of perftest"
+    if any(line.text.strip().startswith("Usage:") for line in lines):
+        why = "the program's help, not a run"
+    elif any(re.fullmatch(r"\s*\d+\.\d+\s*", line.text) for line in lines):
+        why = "a figure without its size and unit: run without --output"
+    return foreign(TOOL, lines, why)
 
 
 _HEADER = re.compile(r"\s*#bytes\b")
@@ -201,8 +177,7 @@ class _Table:
 
     def _row(self, line: Line) -> str:
         cell = _CELL if "average" in self._columns else _LATENCY_CELL
-        cells: list[str] = []
-        position = 0
+        cells, position = list[str](), 0
         while len(cells) < len(self._columns) and (match := cell.match(line.text, position)):
             cells.append(match[1])
             position = match.end()
@@ -244,11 +219,7 @@ _STARTER = re.compile(r"^\s*(?:sudo|ssh|-?bash|sh): ")
 
 @dataclass(frozen=True, slots=True)
 class PerftestError:
-    """A reason why a run failed, and the line that says so.
-
-    no_device, no_server, refused, unresolved, port_down, port_busy, bad_gid, bad_option, mismatch, memlock, peer_lost,
-    timeout or other.
-    """
+    """A reason why a run failed, and its line; kinds are those of perftest.yml, peer_lost, timeout and other."""
 
     kind: str
     text: str

@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from nodectl.facts.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
-from nodectl.facts.parsers.text import Line, unreadable
+from nodectl.facts.parsers.rdma.labelled import (
+    LINK_LAYERS,
+    Block,
+    first_match,
+    is_cut_label,
+    labelled,
+    rows_of,
+)
+from nodectl.facts.parsers.text import Line, foreign, unreadable
 
 T = TypeVar("T")
 _Ports = list[tuple[int, Block]]
@@ -41,10 +48,10 @@ class Port:
     port: int
     state: str | None = labelled(Block.text, "State", _STATES)
     physical_state: str | None = labelled(Block.text, "Physical state", _PHYSICAL_STATES)
-    rate_gbit_s: float | None = labelled(Block.number, "Rate", r"(\S+)(?: \(FDR10\))?")
+    rate_gbit_s: float | None = labelled(Block.number, "Rate")
     lid: int | None = labelled(Block.whole, "Base lid")
     sm_lid: int | None = labelled(Block.whole, "SM lid")
-    link_layer: str | None = labelled(Block.link_layer, "Link layer")
+    link_layer: str | None = labelled(Block.text, "Link layer", LINK_LAYERS)
     guid: str | None = labelled(Block.guid, "Port GUID")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
@@ -87,7 +94,7 @@ def parse_ibstat(text: str) -> Ibstat:
         elif adapters:
             _put(adapters[-1], line)
     if not adapters:
-        raise nothing_found(IBSTAT_TOOL, "adapter", lines, _FAILURE)
+        raise foreign(IBSTAT_TOOL, lines, "no adapter", _FAILURE)
     read = tuple(_read(Adapter, Port, *adapter) for adapter in adapters)
     return Ibstat(read, first_match(lines, _FAILURE))
 
@@ -135,7 +142,7 @@ class DevicePort:
     state: str | None = labelled(Block.text, "state")
     max_mtu_bytes: int | None = labelled(Block.whole, "max_mtu")
     active_mtu_bytes: int | None = labelled(Block.whole, "active_mtu")
-    link_layer: str | None = labelled(Block.link_layer, "link_layer")
+    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
     lid: int | None = labelled(Block.whole, "port_lid")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,7 +180,7 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
         elif devices:
             _ibv_devinfo_put(devices[-1], line)
     if not devices:
-        raise nothing_found(_PROGRAM, "device", lines, _IBV_DEVINFO_FAILURE)
+        raise foreign(_PROGRAM, lines, "no device", _IBV_DEVINFO_FAILURE)
     read = tuple(_read(Device, DevicePort, *device) for device in devices)
     return IbvDevinfo(read, first_match(lines, _IBV_DEVINFO_FAILURE))
 

@@ -1,4 +1,4 @@
-"""perftest's two ends on a host: `serve` and `measure` run a plan of tests together, `alone` runs one by itself.
+"""perftest's two ends: `serve` and `measure` run a plan of tests together, on two hosts or on one.
 
 `look` says what there is. Who measures leads: for each test of the plan one end starts perftest's server and the other
 its client, as the plan says, and both ends' outputs are told by the one who measures.
@@ -162,7 +162,6 @@ class Ends:
         self._server: Optional[Program] = None
         self._client: Optional[Program] = None
         self._received: Optional[int] = None
-        self._until = 0.0
 
     def close(self) -> None:
         """End what runs, if anything does."""
@@ -202,29 +201,17 @@ class Ends:
         return self._seen(server.outcome(), self.plan[number], "server")
 
     def client(self, number: int, address: str, port: int) -> Dict[str, Any]:
-        """Run it to its end, or to its deadline."""
-        return self.start_client(number, address, port) or self.finish_client(number)
-
-    def start_client(self, number: int, address: str, port: int) -> Optional[Dict[str, Any]]:
-        """Return None if it runs; what became of it if it could not be started."""
+        """Run it to its end, or to its deadline; what became of it."""
         test = self.plan[number]
         self._received = ports.packets(*test["client_port"])
         argv = [*test["client"], "-p", str(port), address]
         try:
-            self._client = Program(argv, test["client_cpus"])
+            client = self._client = Program(argv, test["client_cpus"])
         except OSError as error:
             return not_started(argv, error)
-        self._until = time.monotonic() + test["deadline_s"]
-        return None
-
-    def finish_client(self, number: int) -> Dict[str, Any]:
-        """Return what became of it; it has ended then, by itself or at its deadline."""
-        client = self._client
-        if client is None:
-            raise RuntimeError("no client was started for test %d" % number)
         try:
-            client.wait(self._until - time.monotonic())
-            return self._seen(client.outcome(), self.plan[number], "client")
+            client.wait(test["deadline_s"])
+            return self._seen(client.outcome(), test, "client")
         finally:
             client.clear()
             self._client = None
@@ -235,72 +222,6 @@ class Ends:
         now = ports.packets(*port)
         received = None if now is None or self._received is None else now - self._received
         return {**run, "link": {**ports.state_of(*port), "received": received}}
-
-
-HERE = "127.0.0.1"
-
-
-class Lane:
-    """One test; `runs` is what is known of it: None of an end that was not started."""
-
-    def __init__(self, plan: List[Dict[str, Any]], number: int) -> None:
-        self.number = number
-        self.runs: Dict[str, Optional[Dict[str, Any]]] = {"server": None, "client": None}
-        self._server, self._client = Ends(plan, HERE, 0), Ends(plan, HERE, 0)
-        self._port: Optional[int] = None
-
-    def serve(self) -> None:
-        """Start the server, and wait until it listens."""
-        started = self._server.start_server(self.number)
-        self.runs["server"], self._port = started.get("run"), started.get("port")
-
-    def ask(self) -> None:
-        """Start the client, where its server listens."""
-        if self._port is not None:
-            self.runs["client"] = self._client.start_client(self.number, HERE, self._port)
-
-    def finish(self) -> None:
-        """Wait for both."""
-        if self._port is None:
-            return
-        if self.runs["client"] is None:
-            self.runs["client"] = self._client.finish_client(self.number)
-        self.runs["server"] = self._server.finish_server(self.number)
-
-    def close(self) -> None:
-        """End what runs."""
-        self._client.close()
-        self._server.close()
-
-
-def at_once(plan: List[Dict[str, Any]], numbers: List[int]) -> List[Lane]:
-    """Run these tests of the plan at the same time: all servers listen before the first client begins."""
-    lanes = [Lane(plan, number) for number in numbers]
-    try:
-        for lane in lanes:
-            lane.serve()
-        for lane in lanes:
-            lane.ask()
-        for lane in lanes:
-            lane.finish()
-        return lanes
-    finally:
-        for lane in lanes:
-            lane.close()
-
-
-def both_ends(plan: List[Dict[str, Any]], repetitions: int) -> None:
-    """Run the whole plan so often: tests of one `step` at the same time; after a failure no more of its group."""
-    failed = set()
-    steps: Dict[int, List[int]] = {}
-    for number, test in enumerate(plan):
-        steps.setdefault(test["step"], []).append(number)
-    for _ in range(repetitions):
-        for numbers in steps.values():
-            for lane in at_once(plan, [number for number in numbers if plan[number]["group"] not in failed]):
-                say(event="run", test=lane.number, addresses=[], gone="", **lane.runs)
-                if has_failed(lane.runs["client"]) or has_failed(lane.runs["server"]):
-                    failed.add(plan[lane.number]["group"])
 
 
 CONNECT_S = 8.0
@@ -446,20 +367,12 @@ def lead(leader: Leader, plan: List[Dict[str, Any]], addresses: List[str]) -> No
             failed.add(test["group"])
 
 
-def alone(options: argparse.Namespace) -> None:
-    """Run a plan without another host."""
-    program.end_by_signals()
-    both_ends(json.loads(options.plan), options.repetitions)
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run `look`, `alone`, `serve` or `measure`."""
-    parser, (looking, by_itself, *ends) = program.commands(look, alone, serve, measure)
+    """Run `look`, `serve` or `measure`."""
+    parser, (looking, *ends) = program.commands(look, serve, measure)
     looking.add_argument("--programs", required=True, help="names with commas between them")
-    for subparser in (by_itself, *ends):
-        subparser.add_argument("--plan", required=True, help="the tests, as JSON")
-    by_itself.add_argument("--repetitions", type=int, default=1)
     program.add_addresses(ends)
     for end in ends:
+        end.add_argument("--plan", required=True, help="the tests, as JSON")
         end.add_argument("--fixed-port", type=int, default=0, help="where perftest listens on the client's host")
     return program.run(parser, argv, subprocess.SubprocessError)

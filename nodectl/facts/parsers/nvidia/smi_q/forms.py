@@ -47,21 +47,6 @@ class Log:
 _GPU = re.compile(r"GPU +(\S+)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
 _HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached v?GPUs +:|=+NVSMI LOG=)")
-# a last line that is one of these is no cut line
-_SECTIONS = {
-    *("mig_mode", "mig_device", "device_attributes", "shared", "driver_model", "platform_info", "inforom_version"),
-    *("inforom_bbx_object_flush", "gpu_operation_mode", "gpu_virtualization_mode", "gpu_reset_status", "ibmnpu", "pci"),
-    *("gpu_link_info", "pcie_generation", "link_width", "bridge_chip", "clocks_throttle_reasons", "utilization"),
-    *("clocks_event_reasons", "clocks_event_reasons_counters", "fb_memory_usage", "bar1_memory_usage", "encoder_stats"),
-    *("shared_fb_memory_usage", "shared_bar1_memory_usage", "shared_bar1_usage", "shared_bar1_memory"),
-    *("conf_compute_protected_memory_usage", "fbc_stats", "dram_encryption_mode", "ecc_mode", "ecc_errors", "volatile"),
-    *("aggregate", "single_bit", "double_bit", "aggregate_uncorrectable_sram_sources", "retired_pages", "temperature"),
-    *("remapped_rows", "bank_remap_availability_histogram", "power_readings", "gpu_power_readings", "clocks"),
-    *("gpu_memory_power_readings", "module_power_readings", "workload_power_profiles", "applications_clocks", "fabric"),
-    *("default_applications_clocks", "deferred_clocks", "max_clocks", "max_customer_boost_clocks", "clock_policy"),
-    *("voltage", "health", "processes", "capabilities", "supported_clocks"),
-    *("gpu_ceiling_power_limit", "gpu_base_power"),
-}
 _UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _PREFIX_CHARS = 200
@@ -88,8 +73,8 @@ def read_text(lines: Sequence[Line]) -> Log:
                 above.pop()
             path = f"{above[-1][1]}/{_name(key)}".lstrip("/")
             above.append((indent, path))
-            if line is lines[-1]:
-                _refuse_cut(key, colon, value.strip(), line)
+            if line is lines[-1] and not (colon and value.strip()):  # no newline ends it
+                raise unreadable(TOOL, line, "the value is cut" if colon else "the line is cut")
             _place(block, path, colon, Value(value.strip(), line))
     if not log.blocks and not _none_expected(log):
         raise no_output(TOOL, lines, "'GPU <bus id>'")
@@ -136,13 +121,6 @@ def _address(text: str, line: Line) -> str:
     if address is None:
         raise unreadable(TOOL, line, "no PCI address")
     return address
-
-
-def _refuse_cut(key: str, colon: str, value: str, line: Line) -> None:
-    if not colon and _name(key) not in _SECTIONS:
-        raise unreadable(TOOL, line, "the line is cut")
-    if colon and not value:
-        raise unreadable(TOOL, line, "the value is cut")
 
 
 def _place(block: Block, path: str, colon: str, value: Value) -> None:
