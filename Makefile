@@ -41,7 +41,7 @@ lint: setup
 
 lint-mypy:
 	.venv/bin/mypy
-	$(MYPY_MAC) nodectl plugins/action plugins/lookup plugins/strategy
+	$(MYPY_MAC) nodectl plugins/action plugins/lookup
 
 lint-ansible:
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python scripts/lint_ansible.py --profile production --offline
@@ -50,7 +50,7 @@ lint-ansible:
 lint-rest:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	! git grep --untracked -nE '$(OF_LINUX)' -- nodectl plugins/action plugins/lookup plugins/strategy ':!nodectl/payload' ':!nodectl/lab' ':!nodectl/workloads' ':!nodectl/common/process.py'
+	! git grep --untracked -nE '$(OF_LINUX)' -- nodectl plugins/action plugins/lookup ':!nodectl/payload' ':!nodectl/lab' ':!nodectl/workloads' ':!nodectl/common/process.py'
 	.venv/bin/python scripts/docs.py --check
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
@@ -95,7 +95,7 @@ test-booted:
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
 
 test-all: setup
-	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
+	-@scripts/setup.sh --booted $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) collect build-site
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 

@@ -28,7 +28,6 @@ from typing import Any
 from bench_lab import NODECTL, ROOT, Lab, lab
 from launch import VENV, prepare
 
-from nodectl.articles.compare import seconds_to, shared_loss
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.lab.spec import parse_rate
@@ -56,6 +55,37 @@ _POWERSGD = ("--compress=powersgd", "--compress-rank=16", *_ONE_PART)
 # what the claim is made of
 _FULL = {"batches": "2,8", "rates": "200mbit,1gbit", "delays": "0.1ms,2ms,20ms", "seeds": 3, "steps": 1000}
 _REDUCED = {"batches": "2", "rates": "200mbit", "delays": "2ms,20ms", "seeds": 2, "steps": 60}
+
+
+# (seconds of training, loss), in the order of time
+Curve = Sequence[tuple[float, float]]
+# a step's loss is of few samples: so many readings are averaged
+_WINDOW = 5
+
+
+def smoothed(curve: Curve) -> list[tuple[float, float]]:
+    """Each reading as the mean with those before it, as many as are there up to the window."""
+    losses = [loss for _, loss in curve]
+    return [(at, fmean(losses[max(0, end - _WINDOW) : end])) for end, (at, _) in enumerate(curve, start=1)]
+
+
+def shared_loss(curves: Sequence[Curve]) -> float | None:
+    """Return the lowest loss to which all of them come; None if one has too few readings to tell."""
+    if not curves or any(len(curve) < _WINDOW for curve in curves):
+        return None
+    return max(min(loss for _, loss in smoothed(curve)[_WINDOW - 1 :]) for curve in curves)
+
+
+def seconds_to(curve: Curve, loss: float) -> float | None:
+    """Return when its loss was first that low, between two readings by a straight line; None if it never was."""
+    before: tuple[float, float] | None = None
+    for at, now in smoothed(curve):
+        if now <= loss:
+            if before is None or before[1] <= now:
+                return at
+            return before[0] + (at - before[0]) * (before[1] - loss) / (before[1] - now)
+        before = (at, now)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

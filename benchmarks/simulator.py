@@ -36,10 +36,11 @@ import asyncssh
 from nodectl.model.recording import Entry
 from nodectl.recordings.folder import open_recording, read_host
 from nodectl.recordings.mask import Template
+from nodectl.transport.lifeline import STARTED
 
 USER = "root"
 KINDS = ("dead", "refused", "denied", "stuck", "drip")
-_LIFELINE = "exec /bin/sh -c "
+_LIFELINE = f"echo {STARTED.decode().strip()}; exec /bin/sh -c "
 _TAKEN = re.compile(
     r"^    (?:ask_in \S+ |take_file |take_newest |take )+'?([\w-]+)'? \d+ (?:login|root) ", re.MULTILINE
 )
@@ -298,7 +299,8 @@ async def _answer(host: Simulated, process: asyncssh.SSHServerProcess[bytes]) ->
         command = process.command or ""
         wrapped = command.startswith(_LIFELINE)
         words = shlex.split(command)
-        text, argv = (words[3], words[5:]) if wrapped else ("", words)
+        text, argv = (words[5], words[7:]) if wrapped else ("", words)
+        process.stdout.write(STARTED if wrapped else b"")
         given = b""
         if "head -c" in text:  # the lifeline of a command with input
             size, *argv = argv

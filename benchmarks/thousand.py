@@ -131,7 +131,7 @@ def _wrong_provision(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
     return sorted(good & missed | fleet.unreachable - missed)
 
 
-# Ansible's own strategy, because mitogen would start a Python on each host: all that comes before the first role
+# all that comes before the first role
 _PROVISION = (
     *("provision", "--check", "--tags", "always", "-e", "nodectl_stack=cpu", "-e", "nodectl_hardware=auto"),
     *("-e", "nodectl_misfit=allow", "-e", "ansible_python_interpreter=/usr/bin/python3"),
@@ -156,7 +156,7 @@ def _measured(
     command = [*NODECTL, "-i", fleet.inventory, "--forks", str(options.forks), "--output", "json", *arguments]
     before = fleet.cpu_s()
     with tempfile.TemporaryFile() as output:
-        cost = watched(command, {**fleet.environment, "NODECTL_STRATEGY": "linear"}, output=output)
+        cost = watched(command, fleet.environment, output=output)
         simulator_s = fleet.cpu_s() - before
         output.seek(0)
         if bad := wrong(fleet, json.load(output)):

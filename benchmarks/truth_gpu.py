@@ -88,7 +88,7 @@ def collectives(
     }
     if backend == "nccl":
         wishes["devices"] = ",".join(map(str, range(gpus)))
-    events = ask("probes.nccl.probe", "ranks", *(f"--{name}={value}" for name, value in wishes.items()))
+    events = ask("probes.nccl.probe", *(f"--{name}={value}" for name, value in wishes.items()))
     sizes: dict[int, list[list[float]]] = defaultdict(list)
     for event in events:
         if event["event"] == "times":

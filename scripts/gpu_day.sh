@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pythons=${GPU_DAY_PYTHONS:-3.11 3.12 3.13}
 platforms='manylinux_2_28 manylinux_2_17 manylinux2014 manylinux_2_12 manylinux2010 manylinux1'
 # not for one machine: statistics of trials, the installer, provisioning's accelerator
-left_out='scipy|uv|mitogen'
+left_out='scipy|uv'
 
 fill() {
     local folder=$1 root python arch platform args=()

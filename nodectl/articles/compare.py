@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from statistics import fmean
 
 from nodectl.articles.claims import Figure, figures
 from nodectl.articles.comparing import Judge, elsewhere, told_median
@@ -18,66 +17,25 @@ from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.table import broken, fitted
 
-# (seconds of training, loss), in the order of time
-Curve = Sequence[tuple[float, float]]
-# a step's loss is of few samples: so many readings are averaged
-_WINDOW = 5
-
-
-def smoothed(curve: Curve) -> list[tuple[float, float]]:
-    """Each reading as the mean with those before it, as many as are there up to the window."""
-    losses = [loss for _, loss in curve]
-    return [(at, fmean(losses[max(0, end - _WINDOW) : end])) for end, (at, _) in enumerate(curve, start=1)]
-
-
-def shared_loss(curves: Sequence[Curve]) -> float | None:
-    """Return the lowest loss to which all of them come; None if one has too few readings to tell."""
-    if not curves or any(len(curve) < _WINDOW for curve in curves):
-        return None
-    return max(min(loss for _, loss in smoothed(curve)[_WINDOW - 1 :]) for curve in curves)
-
-
-def seconds_to(curve: Curve, loss: float) -> float | None:
-    """Return when its loss was first that low, between two readings by a straight line; None if it never was."""
-    before: tuple[float, float] | None = None
-    for at, now in smoothed(curve):
-        if now <= loss:
-            if before is None or before[1] <= now:
-                return at
-            return before[0] + (at - before[0]) * (before[1] - loss) / (before[1] - now)
-        before = (at, now)
-    return None
-
-
 ARTICLE, CLAIM = 1, "two_clouds"
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A row: the field of a run, its column and words and unit; `judged` where less is better.
-
-    One that no article has is shown where a run tells it.
-    """
+    """A row: the field of a run, its column in the article, words and unit; a time is less if it is better."""
 
     field: str
     column: str
     words: str
     unit: str
     is_time: bool = False
-    judged: bool = True
-    in_article: bool = True
 
 
-_EQUAL = _Kind("equal_s", "equal_loss", "time to the same loss", "s", is_time=True, in_article=False)
-_ARTICLE_ROWS = (
+_ROWS = (
     _Kind("step_s", "step", "step time", "s", is_time=True),
     _Kind("total_s", "total", "total time", "s", is_time=True),
-    _Kind("gpu_use_percent", "gpu_use", "GPU utilisation", "%", judged=False),
-    _Kind("network_gbit_s", "network", "network, sent by a host", "Gbit/s", judged=False),
-)
-_LOSSES = (
-    _Kind("last_loss", "last_loss", "loss at the end", "", judged=False, in_article=False),
-    _Kind("held_out_loss", "held_out_loss", "held-out loss", "", judged=False, in_article=False),
+    _Kind("gpu_use_percent", "gpu_use", "GPU utilisation", "%"),
+    _Kind("network_gbit_s", "network", "network, sent by a host", "Gbit/s"),
 )
 
 
@@ -127,20 +85,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Hold what was trained on both sides: its rows, and what else differs between the runs.
-
-    `same_loss` is the lowest to which all runs come; None if they do not tell.
-    """
+    """Hold what was trained on both sides: its rows, and what else differs between the runs."""
 
     what: str
     runs: tuple[int, int]
     rows: tuple[Row, ...]
     differs: tuple[str, ...]
-    same_loss: float | None = None
-
-    def row(self, column: str) -> Row | None:
-        """Return the row of that name; None if it is not shown."""
-        return next((row for row in self.rows if row.kind.column == column), None)
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[Section]:
@@ -164,24 +114,14 @@ def _by_what(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _section(what: str, before: list[Run], after: list[Run], judge: Judge) -> Section:
-    same_loss = shared_loss([run.curve for run in (*before, *after)])
-    rows = [_row(kind, before, after) for kind in _ARTICLE_ROWS]
-    rows += [row for row in (_row(kind, before, after) for kind in _LOSSES) if row.change is not None]
-    rows += [_to_the_same_loss(before, after, same_loss)] if rows[-1].kind in _LOSSES else []
-    judged = [at for at, row in enumerate(rows) if row.change is not None and row.kind.judged]
+    rows = [_row(kind, before, after) for kind in _ROWS]
+    judged = [at for at, row in enumerate(rows) if row.change is not None and row.kind.is_time]
     verdicts = dict(zip(judged, judge([_series(rows[at]) for at in judged]), strict=True))
     judged_rows = tuple(
         Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows)
     )
     runs = (len(before), len(after))
-    return Section(what, runs, judged_rows, _differences(before, after), same_loss)
-
-
-def _to_the_same_loss(before: list[Run], after: list[Run], loss: float | None) -> Row:
-    if loss is None:
-        return Row(_EQUAL, missing="too few losses over time are told (--log-every)")
-    was, now = (tuple(seconds_to(run.curve, loss) for run in side) for side in (before, after))
-    return Row(_EQUAL, was, now)
+    return Section(what, runs, judged_rows, _differences(before, after))
 
 
 def _row(kind: _Kind, before: list[Run], after: list[Run]) -> Row:
@@ -218,10 +158,6 @@ def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
         if len({*sides[0], *sides[1]}) > 1:
             differences.append(f"{label}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
     differences += [f"not told {side}: {', '.join(labels)}" for side, labels in untold.items() if labels]
-    is_lost = [all(run.last_loss is None for run in side) for side in (before, after)]
-    if is_lost[0] != is_lost[1]:
-        lost = "before" if is_lost[0] else "after"
-        differences.append(f"loss at the end: no run {lost} ends with a number, as one that diverges does not")
     return tuple(differences)
 
 
@@ -245,7 +181,6 @@ def _section_document(section: Section) -> dict[str, object]:
         "what": section.what,
         "runs": {"before": section.runs[0], "after": section.runs[1]},
         "differs": list(section.differs),
-        "same_loss": section.same_loss,
         "rows": [
             {
                 "name": row.kind.column,
@@ -261,9 +196,7 @@ def _section_document(section: Section) -> dict[str, object]:
     }
 
 
-def _article_document(kind: _Kind) -> dict[str, object] | None:
-    if not kind.in_article:
-        return None
+def _article_document(kind: _Kind) -> dict[str, object]:
     unit = _published(kind.column)["before"].unit
     return {"article": ARTICLE, **_change_document(article_change(kind)), "unit": unit}
 
@@ -288,27 +221,13 @@ def _section_text(section: Section, width: int) -> str:
     theirs = [
         (f"article {ARTICLE}, {kind.words.partition(',')[0]}",
          *_cells(article_change(kind), _published(kind.column)["before"].unit), "")
-        for kind in _ARTICLE_ROWS
+        for kind in _ROWS
     ]  # fmt: skip
     runs = " and ".join(counted(number, "run") for number in section.runs)
     lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
-    remarks = [f"not the same training: {text}" for text in section.differs]
-    remarks += [_at_the_same_loss(section)] if section.differs else []
+    remarks = (f"not the same training: {text}" for text in section.differs)
     lines += [piece for text in remarks for piece in broken(text, width)]
     return "\n".join([*lines, _headline(), *broken(elsewhere(ARTICLE), width)])
-
-
-def _at_the_same_loss(section: Section) -> str:
-    """Return what another training gains, if anything: not by its step time, but by when it has learned as much."""
-    row = section.row(_EQUAL.column)
-    change = None if row is None else row.change
-    if row is None or change is None:
-        why = "the runs tell no losses" if row is None else row.missing
-        return f"whether it gains anything cannot be told: {why}, and a step that learns less is no gain"
-    gained = change.speed_gained_percent or 0.0
-    text = f"to the loss {digits(section.same_loss or 0.0)} it takes {digits(change.before)} s before and "
-    text += f"{digits(change.after)} s after: {gained:+.1f} % speed"
-    return f"{text}, {_verdict(row, section.runs)}"
 
 
 def _cells(change: Change | None, unit: str) -> tuple[str, ...]:
@@ -336,7 +255,7 @@ def _verdict(row: Row, runs: tuple[int, int]) -> str:
 def _headline() -> str:
     """Return what the article's own headline is of its rows."""
     (stated,) = (figure for figure in figures(ARTICLE, "improvement", "training"))
-    for kind in _ARTICLE_ROWS:
+    for kind in _ROWS:
         change = article_change(kind)
         for name in ("time_saved_percent", "speed_gained_percent", "more_percent"):
             value = getattr(change, name)

@@ -1,102 +1,26 @@
-"""What measurements by a gang of ranks share: who can take part, the run, settings in turn, and who is to blame."""
+"""What measurements by a gang of ranks share: who can take part, the programs of the ranks, and who is to blame."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from itertools import accumulate
 
-from nodectl.common.counting import counted
 from nodectl.common.resources import payload_dir
-from nodectl.common.units import time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.probes.base import Amount, Note, Own, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Cost, fit, given_up, marked
+from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event, failure
-from nodectl.probes.gang import Member, Played, culprits, play
+from nodectl.probes.gang import Member, Played
 from nodectl.transport.base import Transport
 
-_RUN_S = 3600.0
-_KILL_S = 10.0
 NOT_PROVISIONED = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 _OTHER_NETWORK = "name another one with --interface"
-
-
-class Turns:
-    """One measurement under several settings, so that what drifts meanwhile touches all of them alike.
-
-    Turn `n` is measured under `settings[n % len(settings)]`; use it for one gang after the other.
-    """
-
-    def __init__(self, transport: Transport, settings: Sequence[Callable[[], None]]) -> None:
-        self.settings = tuple(settings)
-        self._transport = transport
-        self._error: BaseException | None = None
-
-    def on_event(self, member: Member, event: Event) -> None:
-        """Give to `gang.play`: put the setting on, then let the member that waits go on."""
-        if event["event"] == "turn":
-            # not in the thread that reads the host's output
-            threading.Thread(target=self._go, args=(member, event), daemon=True).start()
-
-    def check(self) -> None:
-        """Raise what went wrong with a setting."""
-        if self._error is not None:
-            raise self._error
-
-    def _go(self, member: Member, event: Event) -> None:
-        signal = "USR1"
-        try:
-            self.settings[int(event["number"]) % len(self.settings)]()
-        except Exception as error:  # raised by `check`, in the thread that waits for the gang
-            self._error, signal = error, "TERM"
-        self._transport.run(member.host, ["kill", "-s", signal, str(int(event["pid"]))], timeout_s=_KILL_S)
-
-
-def measure(
-    transport: Transport,
-    hosts: Sequence[Host],
-    probe: Probe[Own],
-    options: Own,
-    note: Note,
-    turns: Turns | None,
-    *,
-    about: Callable[[Sequence[Endpoint], str], str],
-    members: Callable[[Sequence[Endpoint], str, Amount], list[Member]],
-    results: Callable[[Sequence[Endpoint], str, Sequence[Played]], ProbeResult],
-    cost_s: Cost | None = None,
-) -> ProbeResult:
-    """Run one program on every host at once, and what `results` makes of it; nothing if one host cannot take part.
-
-    `about` says for the operator's line what runs, `members` are the programs, both given the endpoints and the device
-    (`cuda` or `cpu`). With `turns` every round of the amount is one of their settings.
-    """
-    ready, findings = with_torch(transport, hosts, probe.name, options)
-    if not ready:
-        return ProbeResult(findings=tuple(findings))
-    rounds = len(turns.settings) if turns else 1
-    options, amount = fit(probe, options, rounds, cost_s, least_rounds=rounds)
-    device = device_of(ready)
-    note(
-        f"{probe.name}: {about(ready, device)} on {counted(len(ready), 'host')}, {device}, "
-        f"{time_text((cost_s or probe.cost_s)(amount))} or more{given_up(options)}"
-    )
-    gang = members(ready, device, amount)
-    if turns:
-        gang = [replace(member, args=(*member.args, "--turns")) for member in gang]
-    played = play(transport, gang, _RUN_S, turns.on_event if turns else None)
-    if turns:
-        turns.check()
-    failed = ProbeResult(findings=tuple(failure_of(probe.name, culprit) for culprit in culprits(played)))
-    return marked(failed + results(ready, device, played), options)
 
 
 def with_torch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from statistics import median
@@ -26,7 +26,7 @@ from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.each import Node
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.schedule import Pace, by_machine, turns
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
 
@@ -96,8 +96,7 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     def measure(one: Node) -> ProbeResult:
         return _measure(transport, one, options, amount, left_s / in_turn - _START_S, note)
 
-    pace = Pace(NAME, in_turn, note)
-    result = by_machine(transport, ready, measure, options.forks, pace)
+    result = by_machine(transport, ready, measure, options.forks)
     return marked(ProbeResult(result.measurements, (*findings, *result.findings)), options)
 
 
@@ -179,15 +178,6 @@ PROBE = Probe(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Speedup:
-    """The article's larger pool to its smaller one on one host, over the same files."""
-
-    host: str
-    mode: str
-    ratio: Ratio
-
-
 # a measurement's host, mode and case
 _Key = tuple[str, str, Case]
 
@@ -221,16 +211,6 @@ def _rates(measured: Measurement) -> list[float]:
     return [_case(measured).files / duration_s for duration_s in seconds]
 
 
-def speedups(measurements: Sequence[Measurement], judge: Judge) -> list[Speedup]:
-    """One for each host and mode of which both were measured."""
-    _, large = article_case()
-    return [
-        Speedup(host, mode, ratio)
-        for (host, mode, case), ratio in pool_ratios(measurements, judge).items()
-        if case == large
-    ]
-
-
 def _case(measured: Measurement) -> Case:
     files, workers = (measured.conditions[name] for name in ("files", "workers"))
     return Case(int(str(files)), int(str(workers)))
@@ -238,13 +218,14 @@ def _case(measured: Measurement) -> Case:
 
 def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
     """Measurements, the article's case and findings for JSON."""
+    _, large = article_case()
     return {
         "measurements": [asdict(measurement) for measurement in result.measurements],
         "article_case": [
-            {"host": speedup.host, "mode": speedup.mode, "speed_up": speedup.ratio.value,
-             "speed_up_verdict": speedup.ratio.document,
+            {"host": host, "mode": mode, "speed_up": ratio.value, "speed_up_verdict": ratio.document,
              "article": [figure.document for figure in figures(ARTICLE, CLAIM)]}
-            for speedup in speedups(result.measurements, judge)
+            for (host, mode, case), ratio in pool_ratios(result.measurements, judge).items()
+            if case == large
         ],
         "findings": [asdict(finding) for finding in result.findings],
     }  # fmt: skip
@@ -270,10 +251,10 @@ def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Jud
             ratio = ratios_by_pool.get((host, mode, case))
             cells += [with_spread(measured), "first" if ratio is None else ratio.text]
         rows.append((host, str(case.files), str(case.workers), *cells))
-    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width, judge)])
+    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width, ratios_by_pool)])
 
 
-def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> list[str]:
+def _remarks(measurements: Sequence[Measurement], width: int, ratios_by_pool: Mapping[_Key, Ratio]) -> list[str]:
     small, large = article_case()
     cpus: dict[tuple[object, object], dict[str, None]] = {}
     for measurement in measurements:
@@ -281,18 +262,15 @@ def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> l
         cpus.setdefault((conditions["cpus"], conditions["cpu"]), {})[measurement.hosts[0]] = None
     lines = [f"{fold(hosts)}: {counted(number, 'processor')}, {model or 'unknown'}" for (number, model), hosts in
              cpus.items()]  # fmt: skip
-    gains = speedups(measurements, judge)
     for mode in MODES:
         texts: dict[str, list[str]] = {}
-        for gain in gains:
-            if gain.mode == mode:
-                texts.setdefault(gain.ratio.text, []).append(gain.host)
+        for (host, own, case), ratio in ratios_by_pool.items():
+            if own == mode and case == large:
+                texts.setdefault(ratio.text, []).append(host)
         summary = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in texts.items())
         if summary:
             lines.append(f"{large.workers} {mode} against {small.workers}, {small.files} files: {summary}")
-    untold = dict.fromkeys(
-        ratio.verdict.reason for ratio in pool_ratios(measurements, judge).values() if ratio.value is None
-    )
+    untold = dict.fromkeys(ratio.verdict.reason for ratio in ratios_by_pool.values() if ratio.value is None)
     lines += [f"unknown: {reason} (--repetitions)" for reason in untold]
     bounds = " to ".join(f"{figure.value:g}" for figure in figures(ARTICLE, CLAIM))
     busy = min(small.files, small.workers)

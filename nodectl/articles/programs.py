@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from nodectl.articles.gangs import device_of, failure_of, rank_members, with_torch
 from nodectl.common.counting import counted
-from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -19,7 +17,7 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
-from nodectl.probes.gang import Member, culprits, play
+from nodectl.probes.gang import culprits, play
 from nodectl.transport.base import Transport
 
 NAME = "workload"
@@ -28,8 +26,27 @@ _MODULE = "articles.workload"
 RUN_S = 600.0
 # a run is as long as its steps take, importing torch among them; of fewer there is no verdict
 _USUAL = Amount(repetitions=5, duration_s=20.0)
-# before a program's first step that counts: importing torch, meeting, ten steps of warm-up
-_START_S, _WARMUP_STEPS = 5.0, 10
+# before a program's first step that counts
+_START_S = 5.0
+# of a turn of a trial: ten of them are the clock's warm-up
+_TRIAL_STEPS = 22
+_PRESETS = {"resnet50": "article-3", "llm": "article-4", "transformer": "article-0"}
+# what two processors do in seconds; a GPU gets the article's preset
+_SMALL = {
+    "resnet50": ("--layers=18", "--batch=8"),
+    "llm": ("--layers=2", "--hidden=64", "--intermediate=172", "--heads=4", "--seq=64", "--batch=4"),
+    "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
+}
+
+
+def usual_arguments(program: str, device: str) -> tuple[str, ...]:
+    """Return what a program runs with if nobody chose: the article's preset, or what processors do in seconds."""
+    return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
+
+
+def ranks_of(ready: Sequence[Endpoint], device: str) -> tuple[int, ...]:
+    """Return how many ranks each host has: one a GPU, one without GPUs."""
+    return tuple(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,7 @@ class Setting:
     """One run: so many ranks on each of the first hosts, and the program's options.
 
     `devices` are those that take part, which are more than the ranks where one process has several. `label` is its
-    row's name; `refused` says why it is not run. `steps` go before those of the arguments, if they are not 0.
+    row's name; `refused` says why it is not run.
     """
 
     label: str
@@ -45,7 +62,6 @@ class Setting:
     arguments: tuple[str, ...]
     devices: int
     refused: str = ""
-    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +75,30 @@ class Outcome:
 
 
 def run_setting(
-    transport: Transport, ready: Sequence[Endpoint], program: str, setting: Setting, device: str, options: ProbeOptions
+    transport: Transport,
+    ready: Sequence[Endpoint],
+    program: str,
+    setting: Setting,
+    device: str,
+    options: ProbeOptions,
+    name: str = NAME,
 ) -> Outcome:
     """One run to its end; a program that refuses its options is no finding, but has said why."""
     if setting.refused:
         return Outcome(setting, why=setting.refused)
-    played = play(transport, _members(ready, program, setting, device, options), RUN_S)
+    given = {"program": program, "arguments": json.dumps([f"--device={device}", *setting.arguments])}
+    played = play(transport, rank_members(ready, setting.ranks, _MODULE, device, options, given, RUN_S), RUN_S)
     summaries = [event["summary"] for player in played for event in player.events.of("summary")]
     if summaries and all(player.ok for player in played):
         return Outcome(setting, summaries[-1])
     refusals = [event["text"] for player in played for event in player.events.of("error") if event.get("refused")]
     if refusals:
         return Outcome(setting, why=str(refusals[0]))
-    findings = tuple(failure_of(NAME, culprit) for culprit in culprits(played))
+    findings = tuple(failure_of(name, culprit) for culprit in culprits(played))
     if not findings:
         host = played[0].member.host.name
-        findings = (host_finding(NAME, host, Status.UNKNOWN, "the program ended without a summary"),)
+        findings = (host_finding(name, host, Status.UNKNOWN, "the program ended without a summary"),)
     return Outcome(setting, why=findings[0].actual, findings=findings)
-
-
-def _members(
-    ready: Sequence[Endpoint], program: str, setting: Setting, device: str, options: ProbeOptions
-) -> list[Member]:
-    steps = [f"--steps={setting.steps}", f"--log-every={setting.steps}"] if setting.steps else []
-    given = {"program": program, "arguments": json.dumps([f"--device={device}", *setting.arguments, *steps])}
-    return rank_members(ready, setting.ranks, _MODULE, device, options, given, RUN_S)
 
 
 def run_all(
@@ -96,39 +111,23 @@ def run_all(
 ) -> list[list[Outcome]]:
     """Return each setting's outcomes, one a repetition; settings take turns, so that what drifts touches all alike.
 
-    A setting that came to nothing once is not run again. With `row_s` a first run of each says how many steps its
-    others need.
+    A setting that came to nothing once is not run again.
     """
     outcomes: list[list[Outcome]] = [[] for _ in settings]
     rounds, program = options.repetitions or _USUAL.repetitions, options.program
-
-    def run(setting: Setting, which: str) -> Outcome:
-        # a free port is one that was free before the run before
-        again, _ = find_endpoints(transport, [endpoint.host for endpoint in ready[:1]], NAME, options)
-        here = [*again, *ready[1:]] if again else ready
-        outcome = run_setting(transport, here, program, setting, device, options)
-        if not setting.refused:
-            note(f"{program}, {setting.label}{which}: {_figure(outcome) or outcome.why}")
-        return outcome
-
-    if options.row_s:
-        runnable = sum(not setting.refused for setting in settings)
-        least_s = runnable * (options.row_s + (rounds + 1) * _START_S)
-        note(f"{program}: {rounds} runs of each, {options.row_s:g} s of steps: {time_text(least_s)} or more")
-        first = [run(setting, ", to see how long a step is") for setting in settings]
-        outcomes = [[outcome] if outcome.summary is None else [] for outcome in first]
-        settings = [replace(outcome.setting, steps=_steps(outcome, options.row_s / rounds)) for outcome in first]
     for number in range(rounds):
         for setting, attempts in zip(settings, outcomes, strict=True):
-            if not attempts or attempts[-1].summary is not None:
-                attempts.append(run(setting, f", {number + 1} of {rounds}" if rounds > 1 else ""))
+            if attempts and attempts[-1].summary is None:
+                continue
+            # a free port is one that was free before the run before
+            again, _ = find_endpoints(transport, [endpoint.host for endpoint in ready[:1]], NAME, options)
+            here = [*again, *ready[1:]] if again else ready
+            outcome = run_setting(transport, here, program, setting, device, options)
+            attempts.append(outcome)
+            if not setting.refused:
+                which = f", {number + 1} of {rounds}" if rounds > 1 else ""
+                note(f"{program}, {setting.label}{which}: {_figure(outcome) or outcome.why}")
     return outcomes
-
-
-def _steps(outcome: Outcome, seconds: float) -> int:
-    """Return how many steps last so long, those of the warm-up beside them; 0 if nobody knows."""
-    step_ms = (outcome.summary or {}).get("median_step_ms")
-    return _WARMUP_STEPS + math.ceil(1e3 * seconds / step_ms) if isinstance(step_ms, int | float) and step_ms else 0
 
 
 def _figure(outcome: Outcome) -> str:
@@ -139,14 +138,10 @@ def _figure(outcome: Outcome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions(ProbeOptions):
-    """Hold which program; its settings come from a plan, by default one run of it over all hosts with these arguments.
-
-    The steps that count of all runs of a setting together last `row_s` at least, if that is not 0.
-    """
+    """Hold which program, and the arguments of its run where no plan says otherwise."""
 
     program: str = "transformer"
     arguments: tuple[str, ...] = ()
-    row_s: float = 0.0
 
 
 # what is run, given the hosts that take part and the device (`cuda` or `cpu`)
@@ -221,13 +216,21 @@ def _measurements(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Iterato
 
 
 def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note) -> ProbeResult:
-    """One run over all hosts, with a rank a GPU, or one a host."""
+    """One short run over all hosts."""
 
     def everywhere(ready: Sequence[Endpoint], device: str) -> list[Setting]:
-        ranks = tuple(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
-        return [Setting("all", ranks, options.arguments, sum(ranks))]
+        ranks = ranks_of(ready, device)
+        arguments = options.arguments or usual_arguments(options.program, device)
+        # the last of two counts
+        short = ("--no-resume", f"--steps={_TRIAL_STEPS}", "--held-out=0", f"--log-every={_TRIAL_STEPS}")
+        return [Setting("all", ranks, (*arguments, *short), sum(ranks))]
 
-    return run_plan(transport, hosts, options, note, everywhere).result
+    runs = run_plan(transport, hosts, options, note, everywhere)
+    if runs.result.measurements or runs.result.findings:
+        return runs.result
+    # the program refused its options
+    why = runs.outcomes[0][-1].why
+    return ProbeResult(findings=(Finding("", NAME, Status.FAILED, " ".join(options.arguments), actual=why),))
 
 
 PROBE = Probe(

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from nodectl.articles.gangs import Turns, common, measure, rank_members
+from nodectl.articles.gangs import common, device_of, failure_of, rank_members, with_torch
+from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
-from nodectl.probes.gang import Member, Played
+from nodectl.probes.gang import Played, culprits, play
 from nodectl.transport.base import Transport
 
 NAME = "retrieval"
@@ -24,6 +27,7 @@ NAME = "retrieval"
 _START_S = 8.0
 _WARM_UP_PART = 1.2
 _SEED = 1
+_RUN_S = 3600.0
 # how long a rank waits for the others, of which one may make a large table
 _WAIT_S = 300.0
 # scores are exact in float32 up to here (payload/articles/retrieval/table.py); requests and answers are below 1 GiB
@@ -55,41 +59,21 @@ class Table:
 
 
 def run_retrieval(
-    transport: Transport,
-    hosts: Sequence[Host],
-    options: ProbeOptions,
-    note: Note,
-    table: Table | None = None,
-    turns: Turns | None = None,
+    transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, table: Table | None = None
 ) -> ProbeResult:
-    """Milliseconds of a batch of queries, as the first host sees it: the median, with p99 and what it is made of.
-
-    With `turns` a measurement for each of their settings, in one run.
-    """
+    """Milliseconds of a batch of queries, as the first host sees it: the median, with p99."""
     table = table or Table()
     table.check(len(hosts))
-    return measure(
-        transport,
-        hosts,
-        PROBE,
-        options,
-        note,
-        turns,
-        about=lambda *_: f"{table.rows} rows of {table.dim}",
-        members=partial(_members, table, options),
-        results=partial(_results, table),
-        cost_s=partial(_cost_s, len(table.batches)),
+    ready, findings = with_torch(transport, hosts, NAME, options)
+    if not ready:
+        return ProbeResult(findings=tuple(findings))
+    cost_s = partial(_cost_s, len(table.batches))
+    options, amount = fit(PROBE, options, cost_s=cost_s)
+    device = device_of(ready)
+    note(
+        f"{NAME}: {table.rows} rows of {table.dim} on {counted(len(ready), 'host')}, {device}, "
+        f"{time_text(cost_s(amount))} or more{given_up(options)}"
     )
-
-
-def _cost_s(batch_sizes: int, amount: Amount) -> float:
-    """Return the seconds that the amount takes at least, for so many sizes of batches."""
-    return _START_S + batch_sizes * _WARM_UP_PART * amount.rounds * amount.repetitions * amount.duration_s
-
-
-def _members(
-    table: Table, options: ProbeOptions, ready: Sequence[Endpoint], device: str, amount: Amount
-) -> list[Member]:
     given = {
         "backend": "gloo",  # queries and answers are in the hosts' memory
         "device": device,
@@ -98,14 +82,21 @@ def _members(
         "k": table.k,
         "seed": _SEED,
         "batches": ",".join(map(str, table.batches)),
-        "runs": amount.repetitions * amount.rounds,
-        "groups": amount.rounds,
+        "runs": amount.repetitions,
         "seconds": amount.duration_s,
     }
-    return rank_members(ready, [1] * len(ready), "articles.retrieval.host", device, options, given, _WAIT_S)
+    gang = rank_members(ready, [1] * len(ready), "articles.retrieval.host", device, options, given, _WAIT_S)
+    played = play(transport, gang, _RUN_S)
+    failed = ProbeResult(findings=tuple(failure_of(NAME, culprit) for culprit in culprits(played)))
+    return marked(failed + _results(table, ready, played), options)
 
 
-def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Sequence[Played]) -> ProbeResult:
+def _cost_s(batch_sizes: int, amount: Amount) -> float:
+    """Return the seconds that the amount takes at least, for so many sizes of batches."""
+    return _START_S + batch_sizes * _WARM_UP_PART * amount.repetitions * amount.duration_s
+
+
+def _results(table: Table, ready: Sequence[Endpoint], played: Sequence[Played]) -> ProbeResult:
     """Return a measurement for each batch size; nothing of a run that was cut short before its result was checked."""
     checked = played[0].events.of("checked")
     if not checked:
@@ -122,7 +113,6 @@ def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Seque
         "device": common(started, "device"),
         "torch": common(started, "torch"),
         "threads": common(started, "threads"),
-        "trip_ms": next((event["ms"] for event in played[0].events.of("trip")), None),
         "checked_rows": checked[0]["rows"],
         "checked_queries": checked[0]["queries"],
         "correct": not checked[0]["wrong"] and checked[0]["merged"],
@@ -146,9 +136,8 @@ def _measurement(event: Event, names: tuple[str, ...], conditions: dict[str, obj
         "min_ms": event["min_ms"],
         "max_ms": event["max_ms"],
         "queries_s": median(event["queries_s"]),
-        # of the slowest shard; beside it the queries' way, the answers', the merge, and waiting for processors
+        # of the slowest shard
         "search_ms": event["search_ms"],
-        "other_ms": event["other_ms"],
     }
     return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**figures, **conditions})
 

@@ -25,15 +25,6 @@ _COURSE = ("data", "params", "parallel", "precision", "batch_per_rank", "accumul
            "device_name", "steps")  # fmt: skip
 # of a summary's options, those that it tells by other names
 _TOLD = frozenset({"batch", "accumulation", "precision", "ranks", "data", "course_batch"})
-# what a run is asked for, by the summary's names
-_SOURCES = {
-    "step_s": "median_step_ms",
-    "total_s": "timed_s",
-    "gpu_use_percent": "gpu_utilisation",
-    "network_gbit_s": "net_bytes_per_step",
-    "held_out_loss": "held_out_loss",
-    "last_loss": "last_loss",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +32,7 @@ class Run:
     """One run; None for what it does not tell, with the reason in `missing`.
 
     `conditions` have the names of claims, `course` what must be equal for two runs to be the same training.
-    `network_gbit_s` is what one host sent; `curve` has the seconds of training and the loss then.
+    `network_gbit_s` is what one host sent.
     """
 
     what: str
@@ -50,9 +41,6 @@ class Run:
     total_s: float | None = None
     gpu_use_percent: float | None = None
     network_gbit_s: float | None = None
-    last_loss: float | None = None
-    held_out_loss: float | None = None
-    curve: tuple[tuple[float, float], ...] = ()
     conditions: Mapping[str, object] = field(default_factory=dict)
     course: Mapping[str, object] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -117,8 +105,9 @@ def _runs(document: Any) -> Iterator[Run]:
 
 def of_summary(given: Mapping[str, Any]) -> Run:
     """Return the run that the last line of a workload's program tells."""
-    step_ms, timed_s, hosts = _number(given, "median_step_ms"), _number(given, "timed_s"), _count(given.get("hosts"))
-    steps, use, sent = (_number(given, name) for name in ("timed_steps", "gpu_utilisation", "net_bytes_per_step"))
+    step_ms, timed_s = _figure(given.get("median_step_ms")), _figure(given.get("timed_s"))
+    hosts = len(given["hosts"]) if isinstance(given.get("hosts"), list) else 0
+    steps, use, sent = (_figure(given.get(name)) for name in ("timed_steps", "gpu_utilisation", "net_bytes_per_step"))
     device = given.get("device_name") or given.get("device")
     sent_s = steps * sent / timed_s if steps and timed_s and sent is not None else None
     on_cpu = given.get("device") == "cpu"
@@ -127,17 +116,14 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         "network_gbit_s": "one host: nothing crosses the network" if hosts < 2 else "the run did not count it",
         "total_s": "the run does not tell it",
         "step_s": "no step after the warm-up",
-        "held_out_loss": "no samples were held out (--held-out)",
-        "last_loss": "the run does not tell it",
     }
-    missing |= {
-        field: f"no figure: {reason}" for field, name in _SOURCES.items() if (reason := _no_figure(given, name))
-    }
-    batch, accumulation, whole = (_number(given, name) for name in ("batch_per_rank", "accumulation", "global_batch"))
+    batch, accumulation, whole = (
+        _figure(given.get(name)) for name in ("batch_per_rank", "accumulation", "global_batch")
+    )
     conditions = {
         **{name: given.get(name) for name in ("workload", "preset", "parallel", "precision")},
         "device": device,
-        "devices": _number(given, "world_size"),
+        "devices": _figure(given.get("world_size")),
         "nodes": hosts or None,
         "batch_per_rank": batch,
         "accumulation": accumulation,
@@ -151,9 +137,6 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         gpu_use_percent=None if use is None else 100 * use,
         network_gbit_s=None if sent_s is None or hosts < 2 else 8 * sent_s / hosts / 1e9,
         conditions={name: _plain(value) for name, value in conditions.items() if value is not None},
-        last_loss=_number(given, "last_loss"),
-        held_out_loss=_number(given, "held_out_loss"),
-        curve=_curve(given.get("losses")),
         course=_course(given),
         missing=missing,
     )
@@ -170,32 +153,11 @@ def _course(given: Mapping[str, Any]) -> dict[str, object]:
     return {_word(name): _plain(value) for name, value in course.items()}
 
 
-def _curve(given: object) -> tuple[tuple[float, float], ...]:
-    """(seconds, loss) as far as both are figures, in the order of time."""
-    rows = given if isinstance(given, list) else []
-    points = [(_figure(row[0]), _figure(row[1])) for row in rows if isinstance(row, list) and len(row) == 2]
-    return tuple(sorted((at, loss) for at, loss in points if at is not None and loss is not None))
-
-
-def _number(given: Mapping[str, Any], name: str) -> float | None:
-    return _figure(given.get(name))
-
-
 def _figure(value: object) -> float | None:
     """Return a number that a machine may have come to; None for no number, one below 0, or infinite."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if value == 0 or _LEAST <= value <= _MOST else None
-
-
-def _count(value: object) -> int:
-    return len(value) if isinstance(value, list) else 0
-
-
-def _no_figure(given: Mapping[str, Any], name: str) -> str:
-    """Return what is said where a figure should be; nothing if there is one, or none is told."""
-    value = given.get(name)
-    return "" if value is None or _figure(value) is not None else f"{name} is {_word(value)}"
 
 
 def _plain(value: object) -> object:

@@ -19,7 +19,7 @@ from nodectl.articles.comparing import (
     ratios,
     told_median,
 )
-from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, rate_of
+from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, ranks_of, rate_of, usual_arguments
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
 from nodectl.common.units import digits
@@ -31,14 +31,8 @@ SCALING, MODES = "bench scaling", "bench modes"
 # above this the baseline was no baseline
 _MOST_EFFICIENCY = 1.05
 _FEW_HOSTS = 8
-_PRESETS = {"resnet50": "article-3", "llm": "article-4", "transformer": "article-0"}
-# what two processors do in seconds; a GPU gets the article's preset
-_SMALL = {
-    "resnet50": ("--layers=18", "--batch=8"),
-    "llm": ("--layers=2", "--hidden=64", "--intermediate=172", "--heads=4", "--seq=64", "--batch=4"),
-    "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
-}
-_STEPS = {"cpu": 12, "cuda": 40}
+# steps between two lines, which nobody reads
+_NEVER = 10**6
 _SAME_PROGRAM = (
     "the same program as single on this device: nn.DataParallel shares a batch among GPUs, and calls the model"
 )
@@ -48,7 +42,7 @@ _CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Hold what is to be run; None and nothing if the program's usual counts."""
+    """Hold what is to be run; None and nothing if the program's usual counts. A run ends by `steps` or `seconds`."""
 
     program: str
     parallel: tuple[str, ...] = ("ddp",)
@@ -56,6 +50,7 @@ class Wish:
     batch: int | None = None
     accumulation: int | None = None
     steps: int | None = None
+    seconds: float | None = None
     arguments: tuple[str, ...] = ()
 
 
@@ -147,17 +142,17 @@ def _arguments(
     wish: Wish, device: str, parallel: str, *, batch: int | None, accumulation: int | None
 ) -> tuple[str, ...]:
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
-    steps = wish.steps or _STEPS[device]
     usual = usual_arguments(wish.program, device)
-    chosen = "auto" if parallel in _CUTS else parallel
-    given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": chosen}
+    given = {
+        "batch": batch,
+        "accumulation": accumulation,
+        "steps": wish.steps,
+        "seconds": wish.seconds,
+        "log-every": _NEVER,
+        "parallel": "auto" if parallel in _CUTS else parallel,
+    }
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return (*usual, *row, "--no-resume", *wish.arguments)
-
-
-def usual_arguments(program: str, device: str) -> tuple[str, ...]:
-    """Return what a program runs with if nobody chose: the article's preset, or what processors do in seconds."""
-    return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
 
 
 def _cut(parallel: str, count: int) -> tuple[str, ...]:
@@ -166,7 +161,7 @@ def _cut(parallel: str, count: int) -> tuple[str, ...]:
 
 
 def _devices(ready: Sequence[Endpoint], device: str) -> int:
-    return sum(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
+    return sum(ranks_of(ready, device))
 
 
 def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
@@ -191,33 +186,36 @@ def _claimed(command: str, program: str) -> list[Figure]:
     ]
 
 
+# of a row, by the names that its document has: what a summary tells, and the factor from its unit
+_FIGURES = {
+    "step_ms": ("median_step_ms", 1.0),
+    "memory_gb": ("peak_memory_bytes", 1e-9),
+    "gpu_use_percent": ("gpu_utilisation", 100.0),
+    "mfu_percent": ("mfu", 100.0),
+    "data_wait_percent": ("data_wait_share", 100.0),
+    "sent_mb_per_step": ("net_bytes_per_step", 1e-6),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One setting: medians over its repetitions; `why` is what stands in the place of figures or of the efficiency.
 
-    `wait_percent` is of a step, for data; `sent_mb` is what all hosts' interfaces sent in a step.
-    `speed_up` and `efficiency` are against `baseline`, the fewest devices at the same batch a device and accumulation;
-    `ratio` is the speed-up as the runs in turn tell it, and None of the baseline itself.
+    `figures` are those of `_FIGURES`. `speed_up` and `efficiency` are against `baseline`, the fewest devices at the
+    same batch a device and accumulation; `ratio` is the speed-up as the runs in turn tell it, and None of the baseline
+    itself.
     """
 
     setting: Setting
     why: str = ""
-    rate: float | None = None
     unit: str = ""
-    off: float | None = None
-    step_ms: float | None = None
-    memory_gb: float | None = None
-    gpu_use_percent: float | None = None
-    mfu_percent: float | None = None
-    wait_percent: float | None = None
-    sent_mb: float | None = None
+    rates: tuple[float, ...] = ()
+    figures: Mapping[str, float | None] = field(default_factory=dict)
     batch: float | None = None
     accumulation: int | None = None
     parallel: str = ""
     precision: str = ""
-    nodes: int = 0
     conditions: dict[str, object] = field(default_factory=dict)
-    rates: tuple[float, ...] = ()
     speed_up: float | None = None
     efficiency: float | None = None
     ratio: Ratio | None = None
@@ -227,13 +225,28 @@ class Row:
     summaries: tuple[Any, ...] = ()
 
     @property
-    def figures(self) -> dict[str, float | None]:
+    def rate(self) -> float | None:
+        """Return what all ranks did in a second; None of a setting that was not run to its end."""
+        return median(self.rates) if self.rates else None
+
+    @property
+    def off(self) -> float | None:
+        """Return the spread of the rates."""
+        return spread(self.rates, median(self.rates)) if self.rates else None
+
+    @property
+    def nodes(self) -> int | None:
+        """Return how many hosts took part."""
+        return len(self.setting.ranks) if self.summaries else None
+
+    @property
+    def claimed(self) -> dict[str, float | None]:
         """Return the row's figures by the columns of claims."""
         return {
             "tokens_s": self.rate if self.unit == "tokens/s" else None,
-            "memory": self.memory_gb,
+            "memory": self.figures.get("memory_gb"),
             "speed_up": self.speed_up,
-            "gpu_use": self.gpu_use_percent,
+            "gpu_use": self.figures.get("gpu_use_percent"),
         }
 
     @property
@@ -266,41 +279,29 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
     setting = outcomes[0].setting
     if not summaries:
         return Row(setting, why=outcomes[-1].why)
-    runs = [of_summary(summary) for summary in summaries]
-    first, rates = runs[0].conditions, [rate_of(summary)[0] for summary in summaries]
-    memory = [summary["peak_memory_bytes"] / 1e9 for summary in summaries if summary.get("peak_memory_bytes")]
-    uses = [run.gpu_use_percent for run in runs]
-    steps = [None if run.step_s is None else 1e3 * run.step_s for run in runs]
-    batch, accumulation = first.get("batch"), summaries[0].get("accumulation")
+    first, accumulation = of_summary(summaries[0]).conditions, summaries[0].get("accumulation")
+    batch = first.get("batch")
     cuts = [
         name for name, option in _CUTS.items() if any(text.startswith(f"--{option}=") for text in setting.arguments)
     ]
     parallel = "+".join(cuts) or str(first.get("parallel", ""))
     return Row(
         setting,
-        rate=median(rates),
         unit=rate_of(summaries[0])[1],
-        off=spread(rates, median(rates)),
-        rates=tuple(rates),
-        step_ms=told_median(steps),
-        memory_gb=max(memory) if memory else None,
-        gpu_use_percent=told_median(uses),
-        mfu_percent=told_median(_each(summaries, "mfu", 100)),
-        wait_percent=told_median(_each(summaries, "data_wait_share", 100)),
-        sent_mb=told_median(_each(summaries, "net_bytes_per_step", 1e-6)),
+        rates=tuple(rate_of(summary)[0] for summary in summaries),
+        figures={name: _usual(summaries, key, factor) for name, (key, factor) in _FIGURES.items()},
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
         parallel=parallel,
         precision=str(first.get("precision", "")),
-        nodes=len(setting.ranks),
         conditions={**first, "devices": setting.devices, "mode": setting.label, "parallel": parallel},
         summaries=tuple(summaries),
     )
 
 
-def _each(summaries: Sequence[Mapping[str, Any]], name: str, factor: float) -> list[float | None]:
-    values = [summary.get(name) for summary in summaries]
-    return [factor * value if isinstance(value, int | float) else None for value in values]
+def _usual(summaries: Sequence[Mapping[str, Any]], key: str, factor: float) -> float | None:
+    values = (summary.get(key) for summary in summaries)
+    return told_median([factor * value if isinstance(value, int | float) else None for value in values])
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -340,14 +341,14 @@ def _with_article(row: Row, command: str, program: str) -> Row:
         column: nearest([figure for figure in claimed if figure.column == column], ours)
         for column in dict.fromkeys(figure.column for figure in claimed)
         # a baseline is once as fast as itself, which nobody has measured
-        if row.figures.get(column) is not None and not (column == "speed_up" and row.is_baseline)
+        if row.claimed[column] is not None and not (column == "speed_up" and row.is_baseline)
     }
     return replace(row, beside=beside)
 
 
 def unmeasured(rows: Sequence[Row], command: str, program: str) -> dict[str, list[Figure]]:
     """Return the article's figures of columns for which no row has one here."""
-    measured_columns = {column for row in rows for column, value in row.figures.items() if value is not None}
+    measured_columns = {column for row in rows for column, value in row.claimed.items() if value is not None}
     silent: dict[str, list[Figure]] = {}
     for figure in _claimed(command, program):
         if figure.column not in measured_columns:
@@ -370,7 +371,7 @@ def _row_document(row: Row) -> dict[str, object]:
     return {
         "name": row.setting.label,
         "devices": row.setting.devices,
-        "nodes": row.nodes or None,
+        "nodes": row.nodes,
         "parallel": row.parallel or None,
         "precision": row.precision or None,
         "batch": row.batch,
@@ -378,12 +379,7 @@ def _row_document(row: Row) -> dict[str, object]:
         "value": row.rate,
         "unit": row.unit or None,
         "spread": row.off,
-        "step_ms": row.step_ms,
-        "memory_gb": row.memory_gb,
-        "gpu_use_percent": row.gpu_use_percent,
-        "mfu_percent": row.mfu_percent,
-        "data_wait_percent": row.wait_percent,
-        "sent_mb_per_step": row.sent_mb,
+        **{name: row.figures.get(name) for name in _FIGURES},
         "speed_up": row.speed_up,
         "efficiency": row.efficiency,
         "speed_up_verdict": row.ratio and row.ratio.document,
@@ -397,7 +393,13 @@ def _row_document(row: Row) -> dict[str, object]:
 _NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "SPEED-UP", "EFFICIENCY", "ARTICLE")
 _RATE = _NAMES.index("RATE")
 # what a step is spent on, and what it needs
-_NEEDS = ("", "WAIT FOR DATA", "SENT BY ALL HOSTS", "GB A CARD", "GPU USE", "MFU")
+_NEEDS = {
+    "WAIT FOR DATA": ("data_wait_percent", " %"),
+    "SENT BY ALL HOSTS": ("sent_mb_per_step", " MB a step"),
+    "GB A CARD": ("memory_gb", ""),
+    "GPU USE": ("gpu_use_percent", " %"),
+    "MFU": ("mfu_percent", " %"),
+}
 
 
 def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[str, Sequence[Figure]]) -> str:
@@ -413,14 +415,16 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     cells_shown = [[line[place] for place in kept] for line in (_NAMES, units, *shown)]
     # the article's words may stand below their line
     parts = [fitted(cells_shown, width, label="article: ") if kept[-1] == len(_NAMES) - 1 else aligned(cells_shown), ""]
-    needs = [_needs(row) for row in rows if row.rate is not None]
-    spent = [place for place in range(len(_NEEDS)) if any(row[place] != "-" for row in needs)]
-    if len(spent) > 1:
-        parts += [aligned([[line[place] for place in spent] for line in (_NEEDS, *needs)]), ""]
+    measured = [row for row in rows if row.rate is not None]
+    needs = {title: [_number(row.figures[name], unit) for row in measured] for title, (name, unit) in _NEEDS.items()}
+    spent = {title: cells for title, cells in needs.items() if set(cells) - {"-"}}
+    if spent:
+        labels = [row.setting.label for row in measured]
+        parts += [aligned([("", *spent), *zip(labels, *spent.values(), strict=True)]), ""]
     lines = [f"{row.setting.label}: {row.why}" for row in rows if row.why]
     untold = dict.fromkeys(row.ratio.verdict.reason for row in rows if row.ratio and row.ratio.value is None)
     lines += [f"speed-up unknown: {reason} (--repetitions)" for reason in untold]
-    absent = [name for place, name in enumerate(_NEEDS) if needs and place not in spent]
+    absent = [title for title in needs if measured and title not in spent]
     if absent:
         lines.append(f"not told here: {', '.join(absent)}{': the device is cpu' if runs.device == 'cpu' else ''}")
     for column, figures in silent.items():
@@ -450,7 +454,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.batch:g}" if row.batch is not None else "-",
         str(row.accumulation or "-"),
         "-" if row.rate is None else f"{digits(row.rate)}{off}",
-        _number(row.step_ms),
+        _number(row.figures.get("step_ms")),
         "baseline" if row.is_baseline else "-" if row.ratio is None else row.ratio.text,
         _efficiency(row),
         ", ".join(theirs),
@@ -464,17 +468,6 @@ def _efficiency(row: Row) -> str:
         return "-"
     low, high = (100 * row.efficiency * end / row.speed_up for end in interval)
     return f"{100 * row.efficiency:.0f} % ({low:.0f} to {high:.0f})"
-
-
-def _needs(row: Row) -> tuple[str, ...]:
-    return (
-        row.setting.label,
-        _number(row.wait_percent, " %"),
-        _number(row.sent_mb, " MB a step"),
-        _number(row.memory_gb),
-        _number(row.gpu_use_percent, " %"),
-        _number(row.mfu_percent, " %"),
-    )
 
 
 def _number(value: float | None, unit: str = "") -> str:

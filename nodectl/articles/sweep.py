@@ -21,29 +21,24 @@ from nodectl.articles.comparing import (
     ratios,
     with_spread,
 )
-from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.errors import LabError, UsageError
-from nodectl.facts.base import read_fact
-from nodectl.facts.network import NICS_FACT
 from nodectl.lab.reshape import described, lab_of, shaping
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, Run
 from nodectl.probes.budget import BudgetError, share_s
-from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.endpoints import find_endpoints
+from nodectl.probes.nominal import link_rate_gbit_s
 from nodectl.probes.rounds import more
-from nodectl.recordings.collect import collect
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
 
 NAME = "network-sweep"
 # what is to be sent costs more than what is to be searched
@@ -107,37 +102,38 @@ def run_sweep(
     table: Table,
     note: Note,
 ) -> Sweep:
-    """All rates in turn within each measurement, which gets its share of the time until `options.ends_at`."""
+    """Measure at one rate after the other; each measurement gets its share of the time until `options.ends_at`."""
     if len(hosts) < 2:
         raise UsageError("the network sweep needs two hosts or more, and one is selected", more(hosts))
     table.check(len(hosts))
-    links = sorted(links, key=lambda link: link.rate_bits or 0)
-    # none where the links are what they are
-    settings = [link.put_on for link in links if link.put_on]
-    turns = Turns(transport, settings) if settings else None
     steps: list[tuple[str, Sequence[Host], Run[TrainingOptions]]] = [
-        ("one_node", hosts[:1], partial(run_training, turns=turns)),
-        ("many_nodes", hosts, partial(run_training, turns=turns)),
-        ("retrieval", hosts, partial(run_retrieval, table=table, turns=turns)),
+        ("one_node", hosts[:1], run_training),
+        ("many_nodes", hosts, run_training),
+        ("retrieval", hosts, partial(run_retrieval, table=table)),
     ]
-    cells: list[dict[str, Measurement]] = [{} for _ in links]
-    total = ProbeResult()
-    for number, (name, members, run) in enumerate(steps):
-        note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(link.name or 'their own rate' for link in links)}")
-        try:
-            result = run(transport, members, _with_share(options, len(steps) - number), note)
-        except BudgetError as error:
-            if not total.measurements:  # nothing is lost by refusing
-                raise
-            finding = Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
-            result = ProbeResult(findings=(finding,))
-        measured = [_at(measurement, link) for measurement, link in zip(result.measurements, links, strict=False)]
-        for cell, measurement in zip(cells, measured, strict=False):
-            cell[name] = measurement
-        # who cannot take part is told of once, not by each of the measurements
-        fresh = [finding for finding in result.findings if finding not in total.findings]
-        total += ProbeResult(tuple(measured), tuple(fresh))
-    sweep = Sweep(tuple(Row(link, **cell) for link, cell in zip(links, cells, strict=True)), total)
+    total, rows, left = ProbeResult(), [], len(links) * len(steps)
+    for link in sorted(links, key=lambda link: link.rate_bits or 0):
+        if link.put_on:
+            link.put_on()
+        cells: dict[str, Measurement] = {}
+        for name, members, run in steps:
+            note(f"{NAME}: {name.replace('_', ' ')}, links at {link.name or 'their own rate'}")
+            try:
+                result = run(transport, members, _with_share(options, left), note)
+            except BudgetError as error:
+                if not total.measurements:  # nothing is lost by refusing
+                    raise
+                finding = Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
+                result = ProbeResult(findings=(finding,))
+            left -= 1
+            measured = tuple(_at(measurement, link) for measurement in result.measurements)
+            if measured:
+                cells[name] = measured[0]
+            # who cannot take part is told of once, not by each of the measurements
+            fresh = tuple(finding for finding in result.findings if finding not in total.findings)
+            total += ProbeResult(measured, fresh)
+        rows.append(Row(link, **cells))
+    sweep = Sweep(tuple(rows), total)
     return replace(sweep, result=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
@@ -172,7 +168,7 @@ def _flat(sweep: Sweep) -> list[Finding]:
 
 # the article's 1, 10 and 20 Gbit/s, scaled to what a few processors can drive
 LAB_RATES = (10**8, 10**9, 2 * 10**9)
-_MBIT = 10**6
+_GBIT = 10**9
 
 
 @contextmanager
@@ -199,24 +195,13 @@ def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link
 def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[LinkRate]:
     """One link: what the slowest host's interface says of itself."""
     endpoints, _ = find_endpoints(transport, hosts, NAME, options)
-    speeds = [
-        speed for _, speed in fan_out(endpoints, lambda endpoint: _speed_mbit(transport, endpoint), options.forks)
-    ]
-    speeds_mbit = [speed for speed in speeds if speed]
-    if not speeds_mbit or len(speeds_mbit) < len(hosts):
+    rates = [link_rate_gbit_s(endpoint.host, endpoint.speed_mbit) for endpoint in endpoints]
+    known = [rate for rate in rates if rate]
+    if not known or len(known) < len(hosts):
         note(f"{NAME}: not every host's interface tells its speed: the row has no rate")
         return [LinkRate(None, None)]
-    rate_bits = min(speeds_mbit) * _MBIT
+    rate_bits = round(min(known) * _GBIT)
     return [LinkRate(described(rate_bits), rate_bits)]
-
-
-def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
-    recording = collect(transport, endpoint.host, NICS_FACT.commands_on(endpoint.host))
-    if not isinstance(recording, Recording):
-        return None
-    interfaces = read_fact(NICS_FACT, recording)
-    nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
-    return nic.speed_mbit if nic else None
 
 
 ARTICLE, CLAIM = 2, "network_sweep"
@@ -391,7 +376,7 @@ def retrieval_document(result: ProbeResult) -> dict[str, object]:
 
 def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     """Return a line for each batch size."""
-    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
+    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms")
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
@@ -405,7 +390,7 @@ def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     conditions = measured.conditions
-    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms")]
     p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
     return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)

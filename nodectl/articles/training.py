@@ -1,33 +1,29 @@
-"""The training measurement: a short real data-parallel training of the reference workload over the hosts."""
+"""The training measurement: the reference transformer over all hosts, of a size that the network limits."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from statistics import median
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from nodectl.articles.gangs import Turns, common, measure, rank_members
+from nodectl.articles.gangs import device_of, with_torch
+from nodectl.articles.programs import Setting, ranks_of, run_setting
 from nodectl.common.counting import counted
-from nodectl.common.units import MIB
+from nodectl.common.units import MIB, time_text
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.events import Event
-from nodectl.probes.gang import Member, Played
 from nodectl.transport.base import Transport
 
 NAME = "training"
 # importing torch, meeting, the first steps
 _START_S = 10.0
-# how long one step may take before a rank gives up on the others
-_STEP_S = 180.0
-_SEED = 1
-# fewer steps than this may not show it yet
+# fewer steps than this may not show that it learns
 _LEARNS_STEPS = 8
 _BYTES_PER_PARAMETER = 4
 
@@ -69,145 +65,77 @@ class TrainingOptions(ProbeOptions):
     gradient_bytes: int | None = None
 
 
-def run_training(
-    transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note, turns: Turns | None = None
-) -> ProbeResult:
+def run_training(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> ProbeResult:
     """Measure the samples per second of all ranks together; a rank a GPU, one a host without GPUs.
 
     The model, its data and the seed are the same on the same kind of device, so that two runs differ by their network
-    and hosts alone. With `turns` a measurement for each of their settings, in one run.
+    and hosts alone.
     """
-    return measure(
-        transport,
-        hosts,
-        PROBE,
-        options,
-        note,
-        turns,
-        about=lambda ready, device: counted(sum(_ranks_on(endpoint, device) for endpoint in ready), "rank"),
-        members=partial(_members, options),
-        results=partial(_results, options, len(turns.settings) if turns else 1),
+    ready, findings = with_torch(transport, hosts, NAME, options)
+    if not ready:
+        return ProbeResult(findings=tuple(findings))
+    options, amount = fit(PROBE, options)
+    device = device_of(ready)
+    ranks, shape = ranks_of(ready, device), shape_for(device, options.gradient_bytes)
+    note(
+        f"{NAME}: {counted(sum(ranks), 'rank')} on {counted(len(ready), 'host')}, {device}, "
+        f"{time_text(_cost_s(amount))} or more{given_up(options)}"
     )
+    # every step has the same samples: its loss must fall, however few the steps are
+    given = {
+        "layers": shape.layers,
+        "d-model": shape.d_model,
+        "heads": shape.heads,
+        "batch": shape.batch,
+        "seq": shape.seq,
+        "samples": shape.batch * sum(ranks),
+        "seconds": amount.repetitions * amount.duration_s,
+        "seed": 1,
+        "dropout": 0,
+        "lr": 1e-4,
+        "log-every": 10**6,
+    }
+    arguments = ("--no-resume", *(f"--{name}={value}" for name, value in given.items()))
+    setting = Setting("all", ranks, arguments, sum(ranks))
+    outcome = run_setting(transport, ready, "transformer", setting, device, options, NAME)
+    if outcome.summary is None:
+        refused = host_finding(NAME, ready[0].host.name, Status.FAILED, outcome.why)
+        return ProbeResult(findings=outcome.findings or (refused,))
+    return marked(_result(ready, outcome.summary), options)
 
 
 def _cost_s(amount: Amount) -> float:
-    """Return the seconds of the measurement at least: a window has one step, however long that takes."""
-    return _START_S + amount.rounds * amount.repetitions * amount.duration_s
+    """Return the seconds of the measurement at least: it has some steps, however long they take."""
+    return _START_S + amount.repetitions * amount.duration_s
 
 
-def _ranks_on(endpoint: Endpoint, device: str) -> int:
-    return endpoint.gpus if device == "cuda" else 1
-
-
-def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
-    given = {
-        "windows": amount.repetitions * amount.rounds,
-        "seconds": amount.duration_s,
-        "seed": _SEED,
-        **{name.replace("_", "-"): value for name, value in asdict(shape_for(device, options.gradient_bytes)).items()},
-    }
-    ranks = [_ranks_on(endpoint, device) for endpoint in ready]
-    return rank_members(ready, ranks, "articles.training", device, options, given, _STEP_S)
-
-
-def _results(
-    options: TrainingOptions, settings: int, ready: Sequence[Endpoint], device: str, played: Sequence[Played]
-) -> ProbeResult:
-    """Return a measurement for each setting if every rank came to its end, and findings on what they came to."""
-    trained = [(event, player.member.host.name) for player in played for event in player.events.of("trained")]
-    ranks = [event for event, _ in trained]
-    if len(ranks) != sum(_ranks_on(endpoint, device) for endpoint in ready):
-        return ProbeResult()
-    shape = shape_for(device, options.gradient_bytes)
-    started = [event for player in played for event in player.events.of("ready")]
+def _result(ready: Sequence[Endpoint], summary: Mapping[str, Any]) -> ProbeResult:
+    rate, rates = summary["samples_per_s"], summary["samples_per_s_in_parts"]
     conditions = {
-        "backend": ("nccl" if device == "cuda" else "gloo") if len(ranks) > 1 else "none",
-        "ranks": len(ranks),
-        "batch_size": shape.batch,
-        "seq": shape.seq,
-        "parameters": ranks[0]["parameters"],
-        "gradient_bytes": _BYTES_PER_PARAMETER * ranks[0]["parameters"],
-        "precision": common(ranks, "precision"),
-        "seed": _SEED,
-        "first_loss": ranks[0]["first_loss"],
-        "last_loss": ranks[0]["last_loss"],
-        "weights_equal": len({event["weights"] for event in ranks}) == 1,
-        "torch": common(started, "torch"),
-        "nccl": common(started, "nccl"),
-        "nccl_env": common(started, "nccl_env") if device == "cuda" else None,
-        "device": common(started, "device"),
-        "threads": common(started, "threads"),
+        **{name: summary.get(name) for name in ("backend", "precision", "first_loss", "last_loss", "torch", "threads")},
+        "ranks": summary["world_size"],
+        "batch_size": summary["batch_per_rank"],
+        "parameters": summary["params"],
+        "gradient_bytes": _BYTES_PER_PARAMETER * summary["params"],
+        "device": summary["device_name"],
+        "step_ms": summary["median_step_ms"],
+        "values_samples_s": rates,
         "interfaces": [endpoint.interface for endpoint in ready],
         "mtu": [endpoint.mtu for endpoint in ready],
     }
-    names = tuple(endpoint.host.name for endpoint in ready)
-    # a window is as slow as its slowest rank
-    slowest_s = [max(times) for times in zip(*(event["seconds"] for event in ranks), strict=True)]
-    windows = list(zip(ranks[0]["steps"], slowest_s, strict=True))
-    samples = shape.batch * len(ranks)
-    measured = [_measurement(windows[turn::settings], names, samples, conditions) for turn in range(settings)]
-    measured += _energy([event["joules"] for event in ranks], windows, settings, names, samples, conditions)
-    return ProbeResult(tuple(measured), (*_unequal(trained), *_not_learnt(names, ranks)))
+    hosts = tuple(endpoint.host.name for endpoint in ready)
+    measured = [Measurement(NAME, hosts, rate, "samples/s", "", None, spread(rates, rate), conditions)]
+    if joules := summary.get("joule_per_sample"):
+        measured.append(Measurement(NAME, hosts, joules, "J/sample", conditions=conditions))
+    return ProbeResult(tuple(measured), tuple(_not_learnt(hosts, summary)))
 
 
-def _measurement(
-    windows: Sequence[tuple[int, float]], names: tuple[str, ...], samples: int, conditions: dict[str, object]
-) -> Measurement:
-    """Return the measurement of the steps and seconds of each window; `samples` are those of a step."""
-    values = [samples * steps / seconds for steps, seconds in windows]
-    value = median(values)
-    figures = {
-        "repetitions": len(values),
-        "values_samples_s": [round(rate, 3) for rate in values],
-        "steps": [steps for steps, _ in windows],
-        "step_ms": median(1e3 * seconds / steps for steps, seconds in windows),
-    }
-    return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**figures, **conditions})
-
-
-def _energy(
-    told: Sequence[Sequence[float | None]],
-    windows: Sequence[tuple[int, float]],
-    settings: int,
-    names: tuple[str, ...],
-    samples: int,
-    conditions: dict[str, object],
-) -> list[Measurement]:
-    """Return the joules of all ranks' GPUs for a sample, by setting; [] unless each rank tells those of each window."""
-    spent = [sum(joules for joules in ranks if joules) for ranks in zip(*told, strict=True) if all(ranks)]
-    if len(spent) < len(windows):
-        return []
-    each = [joules / samples / steps for joules, (steps, _) in zip(spent, windows, strict=True)]
-    return [
-        Measurement(NAME, names, median(values), "J/sample", "", None, spread(values, median(values)), conditions)
-        for values in (each[turn::settings] for turn in range(settings))
-    ]
-
-
-def _unequal(trained: Sequence[tuple[Event, str]]) -> list[Finding]:
-    """Ranks that start equal and take the same gradients end equal, bit for bit."""
-    counts = Counter(event["weights"] for event, _ in trained)
-    if len(counts) == 1:
-        return []
-    usual, most = counts.most_common(1)[0]
-    hosts = tuple(dict.fromkeys(host for _, host in trained))
-    if 2 * most <= len(trained):
-        actual = "the ranks' weights differ after the training, and none are those of most"
-        return [Finding(hosts[0], NAME, Status.FAILED, "weights", actual=actual, hosts=hosts)]
-    odd = dict.fromkeys(host for event, host in trained if event["weights"] != usual)
-    remedy = "run `nodectl probe nccl` over pairs with it, and look at its memory errors"
-    return [
-        host_finding(NAME, host, Status.FAILED, "its weights differ from the others' after the training", remedy)
-        for host in odd
-    ]
-
-
-def _not_learnt(names: tuple[str, ...], ranks: Sequence[Event]) -> list[Finding]:
+def _not_learnt(names: tuple[str, ...], summary: Mapping[str, Any]) -> list[Finding]:
     """Every step has the same samples: the loss is a number, and falls."""
-    first, last = ranks[0]["first_loss"], ranks[0]["last_loss"]
-    if not all(event["finite"] for event in ranks) or first is None or last is None:
+    first, last = (summary.get(name) for name in ("first_loss", "last_loss"))
+    if not (isinstance(first, float) and isinstance(last, float) and math.isfinite(first + last)):
         actual = "the loss is not a number"
-    elif last >= first and sum(ranks[0]["steps"]) >= _LEARNS_STEPS:
+    elif last >= first and summary["steps"] >= _LEARNS_STEPS:
         actual = f"the loss does not fall: {first:g} at first, {last:g} at last"
     else:
         return []

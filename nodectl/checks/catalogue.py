@@ -6,7 +6,7 @@ them (GPUs that are missing). Modules without one follow in the order of their n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -23,27 +23,44 @@ _LAST = 1000
 @cache
 def modules() -> tuple[ModuleType, ...]:
     """Return every module of checks, in the order of their findings."""
-    return _loaded(lambda name: not name.startswith(_LAUNCH))
+    return _loaded(launch=False)
 
 
 @cache
 def launch_modules() -> tuple[ModuleType, ...]:
     """Return the modules of preflight's checks, likewise."""
-    return _loaded(lambda name: name.startswith(_LAUNCH))
+    return _loaded(launch=True)
 
 
-def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
-    return tuple(sorted((import_module(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
+def _loaded(*, launch: bool) -> tuple[ModuleType, ...]:
+    names = (name for name in names_below("nodectl.checks") if name.startswith(_LAUNCH) == launch)
+    return tuple(sorted(map(import_module, names), key=_place))
 
 
 def _place(module: ModuleType) -> tuple[bool, int, str]:
     return module.__name__.startswith("nodectl.checks.fleet."), getattr(module, "ORDER", _LAST), module.__name__
 
 
+def values(module: ModuleType) -> Iterator[object]:
+    """Yield what the module declares, alone or as a row of a table, in the order in which it stands there."""
+    for value in vars(module).values():
+        yield from value if isinstance(value, tuple) else (value,)
+
+
+def _judgements(of: Iterable[ModuleType]) -> tuple[Judgement[Any], ...]:
+    return tuple(dict.fromkeys(one for module in of for one in values(module) if isinstance(one, Judgement)))
+
+
 @cache
 def judgements() -> tuple[Judgement[Subject], ...]:
     """Every function that judges one host."""
-    return tuple(dict.fromkeys(value for _, value in _members() if isinstance(value, Judgement)))
+    return _judgements(modules())
+
+
+@cache
+def launch_judgements() -> tuple[Judgement[Any], ...]:
+    """Return every function that judges a job's hosts: one host alone, or all of them against each other."""
+    return _judgements(launch_modules())
 
 
 @cache
@@ -53,21 +70,9 @@ def variables() -> tuple[str, ...]:
 
 
 @cache
-def launch_judgements() -> tuple[Judgement[Any], ...]:
-    """Return every function that judges a job's hosts: one host alone, or all of them against each other."""
-    members = (value for module in launch_modules() for value in vars(module).values())
-    return tuple(dict.fromkeys(value for value in members if isinstance(value, Judgement)))
-
-
-@cache
 def fields() -> Mapping[str, Field]:
     """Return what hosts are compared by: the fields by the ids of their checks."""
-    return {field.check.id: field for module in modules() for field in _fields(module)}
-
-
-def _fields(module: ModuleType) -> tuple[Field, ...]:
-    fields_there: tuple[Field, ...] = getattr(module, "FIELDS", ())
-    return fields_there
+    return {one.check.id: one for module in modules() for one in values(module) if isinstance(one, Field)}
 
 
 @cache
@@ -83,22 +88,27 @@ def launch_checks() -> Mapping[str, Check]:
 
 
 @cache
+def reads() -> Mapping[str, tuple[str, ...]]:
+    """Return the facts that each check reads, by its id."""
+    of_fields = {name: field.reads for name, field in fields().items()}
+    judges = (*judgements(), *launch_judgements())
+    return of_fields | {check.id: judge.reads for judge in judges for check in judge.checks}
+
+
+@cache
 def thresholds() -> Mapping[str, Threshold]:
     """Every threshold by its name."""
-    return {value.name: value for _, value in _members() if isinstance(value, Threshold)}
+    return {one.name: one for module in modules() for one in values(module) if isinstance(one, Threshold)}
 
 
 def declared(module: ModuleType) -> tuple[Check, ...]:
     """Return the module's checks, in the order in which they stand there."""
-    module_checks: list[Check] = []
-    for value in vars(module).values():
-        if isinstance(value, Check):
-            module_checks.append(value)
-        elif isinstance(value, Judgement):
-            module_checks.extend(value.checks)
-    module_checks.extend(field.check for field in _fields(module))
-    return tuple(dict.fromkeys(module_checks))
-
-
-def _members() -> Iterator[tuple[ModuleType, object]]:
-    return ((module, value) for module in modules() for value in vars(module).values())
+    checks_there: dict[Check, None] = {}
+    for one in values(module):
+        if isinstance(one, Check):
+            checks_there[one] = None
+        elif isinstance(one, Judgement):
+            checks_there |= dict.fromkeys(one.checks)
+        elif isinstance(one, Field):
+            checks_there[one.check] = None
+    return tuple(checks_there)

@@ -1,7 +1,7 @@
 """What a check is: one declaration beside the function that judges one host by its facts.
 
     LEAST = Threshold("uptime_h", 1, "what boots again and again is not at rest")
-    UPTIME = Check("uptime", looks_at="/proc/uptime", fires="warning: booted a short while ago", thresholds=(LEAST,))
+    UPTIME = Check("uptime", fires="warning: booted a short while ago", thresholds=(LEAST,))
 
     @judges_fact(Boot, UPTIME, reads=("boot",))
     def uptime(host: Subject, boot: Boot) -> Iterator[Finding]: ...
@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from statistics import median_low
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
 from nodectl.facts.base import AS_ROOT, SUDOERS, is_denied
@@ -36,7 +35,8 @@ NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
 INSTALL = "install there what is missing, or look why it is not in PATH (`nodectl provision`)"
 LOOK_THERE = "look there at what `nodectl facts` reads"
 _LET_LOOK = "let the login run by sudo there what `nodectl sudoers` prints"
-ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
+Action = Literal["none", "restart job", "reset GPU", "reboot", "drain", "replace"]
+ACTIONS = get_args(Action)
 _NOT_INSTALLED = "is not installed"
 _RUN_AS_ROOT = "run as root: "
 Fact = TypeVar("Fact")
@@ -60,7 +60,7 @@ class Threshold:
 class Check:
     """One thing that may be found.
 
-    Its id, what it looks at, and when it fires (with status failed, unless another is named).
+    Its id, and when it fires (with status failed, unless another is named).
 
     `expected`, `remedy` and `action` are the defaults for its findings. `roles` are the Ansible roles whose work the
     check reads back, so that a role's verify judges by it; `roles_of` names other roles for single subjects. `follows`
@@ -68,7 +68,6 @@ class Check:
     """
 
     id: str
-    looks_at: str
     fires: str
     expected: str = ""
     remedy: str = ""
@@ -144,6 +143,45 @@ def judges_fact(
     return register
 
 
+class Told(NamedTuple):
+    """The words of a judge of one value: `right` is None if it is not told; empty texts are those of the check."""
+
+    right: bool | None
+    actual: str = "not told"
+    expected: str = ""
+    remedy: str = ""
+
+
+def judges_value(
+    kind: type[Fact],
+    check: Check,
+    *,
+    reads: Sequence[str],
+    unread: str = "",
+    or_absent: bool = False,
+    borrowed: str = "",
+    where: Callable[[Subject], bool] | None = None,
+    otherwise: Status = Status.WARNING,
+) -> Callable[[Callable[[Subject, Fact], Told | None]], Judgement[Subject]]:
+    """Register a function of a host and a fact as the judge of one value: one finding, `otherwise` if it is not right.
+
+    The function returns None if there is nothing to judge. The other arguments are those of `judges_fact`.
+    """
+
+    def register(function: Callable[[Subject, Fact], Told | None]) -> Judgement[Subject]:
+        @judges_fact(kind, check, reads=reads, unread=unread, or_absent=or_absent, borrowed=borrowed, where=where)
+        @wraps(function)
+        def judge(host: Subject, value: Fact) -> Iterator[Finding]:
+            told = function(host, value)
+            if told is not None:
+                status = Status.UNKNOWN if told.right is None else Status.OK if told.right else otherwise
+                yield host.finding(check, status, expected=told.expected, actual=told.actual, remedy=told.remedy)
+
+        return judge
+
+    return register
+
+
 Who = TypeVar("Who", bound=Hashable)
 
 
@@ -156,17 +194,6 @@ def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
     if 2 * count <= len(values):
         return "", frozenset(values)
     return value, frozenset(who for who, other in values.items() if other != value)
-
-
-def far_above(least: float, factor: float, unit: str) -> Callable[[Mapping[Who, str]], tuple[str, frozenset[Who]]]:
-    """Return a rule for texts `NUMBER unit`: odd are numbers above both `least` and `factor` times the median."""
-
-    def rule(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
-        numbers = {who: float(text.split()[0]) for who, text in values.items()}
-        most = max(least, factor * median_low(numbers.values())) if numbers else least
-        return f"{most:g} {unit} or less", frozenset(who for who, number in numbers.items() if number > most)
-
-    return rule
 
 
 # (the field's check, the item's name such as a mount or interface, the kind of the compared part such as a GPU model)
@@ -184,7 +211,7 @@ class Field:
     `values` reads it from the host's fact `reads[0]`: None if the host has none (in a mapping: could not tell), FIXED
     if its profiles set it. `parts` names the parts (GPUs, ports) that are compared with each other over all hosts.
     `absence`: a host without the value is a finding if others have it; `unread`: so is a host whose fact could not be
-    read; `majority`: without a majority there is no finding. `odd` returns the usual value and the deviating members.
+    read; `majority`: without a majority there is no finding.
     """
 
     check: Check
@@ -195,7 +222,6 @@ class Field:
     absence: bool = True
     unread: bool = False
     majority: bool = False
-    odd: Callable[[Mapping[tuple[str, str], str]], tuple[str, frozenset[tuple[str, str]]]] = odd_ones
 
     def of(self, host: Subject) -> dict[Key, dict[str, str | None]] | None:
         """Return the value of each part by key; {} if the host has none, None if it could not be read."""

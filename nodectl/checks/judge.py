@@ -12,7 +12,6 @@ from nodectl.checks.check import Check, Judgement, Subject, Threshold
 from nodectl.checks.counters import Previous
 from nodectl.checks.system.basics import told_once
 from nodectl.common.few import clipped
-from nodectl.common.process import patience
 from nodectl.model.finding import Finding, traces_first
 from nodectl.model.status import Status
 
@@ -21,17 +20,14 @@ ORDER = 0
 
 LONGEST = 1000
 
-PROFILES = Check(
-    "profiles", looks_at="the host's profiles", fires="they cannot work together, none is named, or they warn"
-)
-REACH = Check("reach", looks_at="the host", fires="no answer")
+PROFILES = Check("profiles", fires="they cannot work together, none is named, or they warn")
+REACH = Check("reach", fires="no answer")
 
 
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
     """Return the findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
-    with patience():
-        findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
+    findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
     return tuple(_shortened(finding) for finding in after_causes(told_once(host, findings)))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from nodectl.checks.check import ACTIONS, Check, Subject, judges
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from nodectl.checks.check import Action, Check, Subject, judges
 from nodectl.common import bounded_json
-from nodectl.common.few import clipped, few
 from nodectl.facts.look import Site, SiteRun
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
@@ -17,36 +18,40 @@ from nodectl.model.status import Status, worst
 # where `health` says which of them were asked, among the host's variables
 ASKED = "site_checks"
 _MOST = 100
-_SHOWN = 80
 # what was meant to be a document, and stands behind other words
 _STRAY = re.compile(r'"status"\s*:')
 # a text of Nagios may begin with [OK]
 _JSON = re.compile(r"\s*(?:\{|\[\s*[{\]])")
 _NAGIOS = (Status.OK, Status.WARNING, Status.FAILED, Status.UNKNOWN)
-_TEXTS = ("subject", "remedy", "evidence")
-_VALUES = ("expected", "actual")
-_KEYS = ("status", *_TEXTS, *_VALUES, "action")
 _CORRECT = "correct the check; docs/health.md says how it answers"
 _LOOK = "run it there by hand"
 
 SITE_CHECKS = Check(
     "site",
-    looks_at="what the site's own checks answer (`checks.d/`), each under an id of its own, `site_…`",
-    fires="as each of them says; unknown: no answer in time, or none that can be read",
+    fires="as each of the site's own checks (`checks.d/`) says, each under an id of its own, `site_…`; "
+    "unknown: no answer in time, or none that can be read",
 )
+# half of a character, as only JSON can write it, is none that can be printed
+_PRINTABLE = AfterValidator(lambda text: text.encode("utf-8", errors="replace").decode())
+Text = Annotated[str, _PRINTABLE]
+Value = Annotated[str, Field(coerce_numbers_to_str=True), _PRINTABLE]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(BaseModel):
     """One thing that a check says."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
     status: Status
-    subject: str = ""
-    expected: str = ""
-    actual: str = ""
-    remedy: str = ""
-    action: str = ""
-    evidence: str = ""
+    subject: Text = ""
+    expected: Value = ""
+    actual: Value = ""
+    remedy: Text = ""
+    action: Action = "none"
+    evidence: Text = ""
+
+
+_ANSWERS = TypeAdapter(Annotated[tuple[Answer, ...], Field(min_length=1, max_length=_MOST)])
 
 
 @judges(SITE_CHECKS, reads=("site",))
@@ -55,7 +60,7 @@ def site_checks(host: Subject) -> Iterator[Finding]:
     site = host.fact("site", Site)
     runs: Mapping[str, SiteRun] = site.runs if site else {}
     for name in dict.fromkeys((*(host.variables.get(ASKED) or ()), *runs)):
-        check = Check(name, looks_at=SITE_CHECKS.looks_at, fires=SITE_CHECKS.fires)
+        check = Check(name, fires=SITE_CHECKS.fires)
         if name in runs:
             yield from _findings(host, check, runs[name])
         else:
@@ -74,16 +79,7 @@ def _findings(host: Subject, check: Check, run: SiteRun) -> Iterator[Finding]:
         yield host.finding(check, Status.UNKNOWN, actual=actual, remedy=_CORRECT, evidence=run.complaint)
         return
     for answer in answers:
-        yield host.finding(
-            check,
-            answer.status,
-            answer.subject,
-            expected=answer.expected,
-            actual=answer.actual,
-            remedy=answer.remedy,
-            action=answer.action,
-            evidence=answer.evidence,
-        )
+        yield host.finding(check, **dict(answer))
 
 
 def read_answers(text: str, exit_status: int, complaint: str = "") -> tuple[Answer, ...]:
@@ -92,7 +88,11 @@ def read_answers(text: str, exit_status: int, complaint: str = "") -> tuple[Answ
         if _STRAY.search(text):
             raise ValueError("its JSON does not stand alone on standard output")
         return (_by_nagios(text, exit_status, complaint),)
-    answers = _of_document(bounded_json.loads(text))
+    document = bounded_json.loads(text)
+    try:
+        answers = _ANSWERS.validate_python(document if isinstance(document, list) else [document])
+    except ValidationError as error:
+        raise ValueError(_wrong(error.errors()[0])) from error
     status = worst(answer.status for answer in answers)
     # what printed its answer and failed then has not said all
     if exit_status not in (0, *(code for code, named in enumerate(_NAGIOS) if named is status)):
@@ -103,45 +103,9 @@ def read_answers(text: str, exit_status: int, complaint: str = "") -> tuple[Answ
 def _by_nagios(text: str, exit_status: int, complaint: str) -> Answer:
     line, _, measured = next((line for line in text.splitlines() if line.strip()), "").partition("|")
     actual = line.strip() or complaint or f"exit status {exit_status}, and no word"
-    return Answer(_NAGIOS[exit_status], actual=actual, evidence=measured.strip())
+    return Answer(status=_NAGIOS[exit_status], actual=actual, evidence=measured.strip())
 
 
-def _of_document(document: Any) -> tuple[Answer, ...]:
-    if isinstance(document, dict):
-        return (_answer(document, ""),)
-    if not document:
-        raise ValueError("an empty list says nothing")
-    if len(document) > _MOST:
-        raise ValueError(f"{len(document)} answers; {_MOST} are read")
-    return tuple(_answer(answer, f"answer {number}: ") for number, answer in enumerate(document, start=1))
-
-
-def _answer(given: Any, where: str) -> Answer:
-    if not isinstance(given, dict):
-        raise ValueError(f"{where}{_shown(given)} is no object")
-    if unknown := [clipped(str(key), _SHOWN) for key in given if key not in _KEYS]:
-        raise ValueError(f"{where}unknown key {few(unknown)}; there are {', '.join(_KEYS)}")
-    status = _one_of(given.get("status"), [member.value for member in Status], f"{where}status")
-    action = _one_of(given.get("action", ACTIONS[0]), ACTIONS, f"{where}action")
-    texts = {key: _text(given[key], f"{where}{key}") for key in (*_TEXTS, *_VALUES) if key in given}
-    return Answer(Status(status), action=action, **texts)
-
-
-def _one_of(given: object, choices: Any, where: str) -> str:
-    if given is None:
-        raise ValueError(f"{where} is missing")
-    if not isinstance(given, str) or given not in choices:
-        raise ValueError(f"{where}: {_shown(given)} is none of {', '.join(choices)}")
-    return given
-
-
-def _text(given: object, where: str) -> str:
-    is_number = where.endswith(_VALUES) and isinstance(given, int | float) and not isinstance(given, bool)
-    if not isinstance(given, str) and not is_number:
-        raise ValueError(f"{where}: {_shown(given)} is no text")
-    # half of a character, as only JSON can write it, is none that can be printed
-    return str(given).encode("utf-8", errors="replace").decode()
-
-
-def _shown(given: object) -> str:
-    return clipped(repr(given), _SHOWN)
+def _wrong(item: ErrorDetails) -> str:
+    number, *path = item["loc"] or (0,)
+    return f"answer {int(number) + 1}: {'.'.join(map(str, path))}: {item['msg']}"

@@ -37,7 +37,6 @@ from nodectl.ledger.accept.means import Means, look
 from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen
-from nodectl.model.finding import Finding
 from nodectl.model.status import Status, exit_status
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import duration
@@ -164,10 +163,16 @@ def _carried_out(
 def _conclude(app: App, acceptance: Acceptance, out: Path | None) -> None:
     """Write what is to be handed over, show the verdicts, end with their status."""
     folder = store.folder_of(acceptance.id)
-    _keep_measurements(app, acceptance)
+    try:
+        with app.history() as history:
+            history.add([taken.measurement for taken in acceptance.taken])
+    except HistoryError as error:
+        note_not_kept(error)
     is_whole = True
     try:
-        take(app, LiveSource(app.hosts, app.transport, app.forks), app.hosts, _rejecting(acceptance))
+        rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
+        own = [one.finding for row in rejected for one in row.reasons if one.finding.host == row.host]
+        take(app, LiveSource(app.hosts, app.transport, app.forks), app.hosts, own)
         if out is not None:
             is_whole = _write_out(app, acceptance, out)
     finally:
@@ -186,20 +191,6 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
     if form == "json":
         return as_json("accept", {"folder": str(folder), **store.document_of(acceptance)})
     return acceptance_text(acceptance, terminal_width())
-
-
-def _keep_measurements(app: App, acceptance: Acceptance) -> None:
-    try:
-        with app.history() as history:
-            history.add([taken.measurement for taken in acceptance.taken])
-    except HistoryError as error:
-        note_not_kept(error)
-
-
-def _rejecting(acceptance: Acceptance) -> list[Finding]:
-    """Return the findings that rejected a host."""
-    rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
-    return [reason.finding for row in rejected for reason in row.reasons if reason.finding.host == row.host]
 
 
 def _write_out(app: App, acceptance: Acceptance, folder: Path) -> bool:

@@ -31,59 +31,24 @@ if TYPE_CHECKING:
 
 # Ansible's own options: the fields of Access that a command line fills
 ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
-# what the settings next to an inventory may say, and what is so if nothing says it
-_DEFAULTS: dict[str, Any] = {
-    "limit": None,
-    "output": "table",
-    "forks": FORKS,
-    **{one.name: one.default for one in fields(Access) if one.name in ACCESS},
-}
 
 
 @dataclass
 class App:
     """Global options, resolved: flags, then NODECTL_*, then nodectl.toml next to the inventory."""
 
-    inventory_sources: tuple[str, ...]
-    limit: str | None
-    replay: str | None
-    output: str
-    forks: int
+    inventory_sources: tuple[str, ...] = ()
+    limit: str | None = None
+    replay: str | None = None
+    output: str = "table"
+    forks: int = FORKS
     settings: dict[str, Any] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
     # of a command that puts work on hosts: which of those that are selected it is given
     narrow: Callable[[App, tuple[Host, ...]], tuple[Host, ...]] | None = None
-    # what an option makes of a value of nodectl.toml: the same as of one that is typed
-    read_setting: Callable[[str, Any], Any] = lambda _, value: value
     # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
     typed: set[str] = field(default_factory=set)
-
-    @classmethod
-    def create(
-        cls,
-        *,
-        inventory: tuple[str, ...],
-        limit: str | None,
-        replay: str | None,
-        output: str | None,
-        forks: int | None,
-        typed: Collection[str] = (),
-        read_setting: Callable[[str, Any], Any] = lambda _, value: value,
-        **access: Any,
-    ) -> App:
-        """Make an App of flags over the nodectl.toml next to the inventory; `access` is as Access has it.
-
-        `typed` are the names of the options that the command line has; the others' values come from NODECTL_*.
-        """
-        app = cls((), limit=None, replay=None, output="table", forks=FORKS, read_setting=read_setting)
-        values = {"limit": limit, "replay": replay, "output": output, "forks": forks, **access}
-        for name, value in values.items():
-            app.take(name, value, typed=name in typed)
-        app.take("inventory", inventory, typed="inventory" in typed)
-        if not inventory:
-            app.use_inventory(())
-        return app
 
     def take(self, name: str, value: Any, *, typed: bool = False) -> None:
         """Take the value of a global option, wherever it stands; None, () and False say nothing.
@@ -93,38 +58,39 @@ class App:
         if value in (None, (), False):
             return
         if isinstance(value, tuple) and name in self.typed:
-            value = (*self._value(name), *value)
+            former = self.inventory_sources if name == "inventory" else getattr(self.access, name)
+            value = (*former, *value)
         self.given.add(name)
         if typed:
             self.typed.add(name)
-        if name == "inventory":
-            self.use_inventory(value)
-        else:
-            self._set(name, value)
+        self.set(name, value)
 
-    def use_inventory(self, sources: tuple[str, ...]) -> None:
-        """Take another inventory, and the settings beside it, if no option said otherwise."""
-        self.inventory_sources = sources
-        self.settings = _read_settings(sources)
-        for name in _DEFAULTS.keys() - self.given:
-            value = self.settings.get(name)
-            self._set(name, _DEFAULTS[name] if value is None else self._read(name, value))
+    def read_settings(self) -> None:
+        """Read the settings beside the inventory; global options have their defaults again, if nothing gave them."""
+        self.settings = _read_settings(self.inventory_sources)
+        for one in fields(Access):
+            if one.name in ACCESS - self.given:
+                setattr(self.access, one.name, one.default)
+        for name, default in (("limit", None), ("output", "table"), ("forks", FORKS)):
+            if name not in self.given:
+                setattr(self, name, default)
 
-    def _read(self, name: str, value: Any) -> Any:
-        try:
-            return self.read_setting(name, value)
-        except click.BadParameter as error:
-            raise UsageError(f"{_settings_path(self.inventory_sources)}: {name} = {value!r}: {error.message}") from None
-
-    def _value(self, name: str) -> tuple[str, ...]:
-        return self.inventory_sources if name == "inventory" else tuple(getattr(self.access, name))
-
-    def _set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Any) -> None:
+        """Set a global option."""
         if name in ACCESS:
-            several = isinstance(_DEFAULTS[name], tuple)
-            setattr(self.access, name, ((value,) if isinstance(value, str) else tuple(value)) if several else value)
+            setattr(self.access, name, value)
+        elif name == "limit" and "[" in value:
+            # ClusterShell is imported only where it is needed
+            from nodectl.common.nodeset import unfolded
+
+            self.limit = unfolded(value)
         else:
-            setattr(self, name, _spelt_out(value) if name == "limit" else value)
+            setattr(self, "inventory_sources" if name == "inventory" else name, value)
+
+    @property
+    def settings_path(self) -> Path:
+        """The path of the settings beside the inventory."""
+        return _settings_path(self.inventory_sources)
 
     def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
         """Return a command's settings by its path: `[probe.tcp]` over the plain values of `[probe]` above it."""
@@ -139,7 +105,7 @@ class App:
     def refuse_unknown_settings(self, known: Collection[str]) -> None:
         """Raise UsageError for a key of nodectl.toml that no command and no global option reads."""
         if unknown := sorted(set(self.settings) - set(known)):
-            path = _settings_path(self.inventory_sources)
+            path = self.settings_path
             raise UsageError(f"{path}: nothing reads {unknown[0]}", "correct its name, or remove it")
 
     def named_settings(self, command: click.Command, table: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -193,12 +159,11 @@ class App:
         """The inventory, read once."""
         from nodectl.transport.inventory import read_inventory
 
-        inventory = read_inventory(self.inventory_sources, self.access, self.limit)
+        inventory = read_inventory(self.inventory_sources, self.access)
         if inventory.is_here:
             from nodectl.payload.common.machine import describe
 
             named = "" if self.inventory_sources else "; no inventory given"
-            named = f"; it is not in {', '.join(inventory.passed_over)}" if inventory.passed_over else named
             note(f"this machine: {describe()}{named}")
         return inventory
 
@@ -337,12 +302,3 @@ def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
 def _settings_path(inventory: tuple[str, ...]) -> Path:
     source = Path(inventory[0]) if inventory else Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/hosts.yml"))
     return (source if source.is_dir() else source.parent) / "nodectl.toml"
-
-
-def _spelt_out(limit: str | None) -> str | None:
-    # ClusterShell is imported only where it is needed
-    if limit is None or "[" not in limit:
-        return limit
-    from nodectl.common.nodeset import unfolded
-
-    return unfolded(limit)

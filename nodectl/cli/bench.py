@@ -23,7 +23,7 @@ from nodectl.articles.preprocess import (
     preprocess_table,
     run_preprocess,
 )
-from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
+from nodectl.articles.programs import PROBE, Runs, WorkloadOptions, run_plan
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.runs import Run, read_paths
 from nodectl.articles.scaling import (
@@ -379,14 +379,17 @@ def _measure(
     devices: tuple[int, ...] = (),
 ) -> None:
     has_steps = running.steps or any(word.partition("=")[0] == "--steps" for word in running.arguments)
-    wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
+    repetitions = running.repetitions or PROBE.usual.repetitions
+    seconds = None if has_steps else _ROW_S / repetitions
+    wish = Wish(
+        program, parallel, devices, running.batch, running.accumulation, running.steps, seconds, running.arguments
+    )
     options = WorkloadOptions(
-        repetitions=running.repetitions,
+        repetitions=repetitions,
         port=running.port,
         interface=running.interface,
         forks=app.forks,
         program=program,
-        row_s=0.0 if has_steps else _ROW_S,
     )
     with hold(app, command, force=running.force) as holds:
         runs = Runs()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +14,7 @@ from nodectl.common.counting import counted
 from nodectl.common.paths import state_dir
 from nodectl.common.process import operator
 from nodectl.errors import UnreachableError, UsageError
-from nodectl.ledger.history.database import FILE, HistoryError, mark_of
+from nodectl.ledger.history.database import FILE, HistoryError
 from nodectl.model.host import Host
 
 if TYPE_CHECKING:
@@ -23,46 +22,34 @@ if TYPE_CHECKING:
     from nodectl.model.acceptance import Acceptance
 
 _SHOWN = 16
-_LEFT_OUT, _TAKEN_IN = "left out", "taken in all the same"
+_NAME = "--include-cordoned"
 
 
 def _narrow(ctx: click.Context, _: click.Parameter, include: bool) -> None:
     app = ctx.find_object(App)
     if app is not None:
-        refuses = ctx.command.name in _REFUSE
-        app.narrow = _with_cordoned if include else partial(_without_cordoned, refuses=refuses)
+        app.narrow = _with_cordoned if include else _without_cordoned
 
 
-_NAME = "--include-cordoned"
-# what puts a job on hosts, or judges them, does not start if it cannot be told which are cordoned
-_REFUSE = ("launch", "accept")
-_SETTINGS: dict[str, Any] = {
-    "is_flag": True,
-    "callback": _narrow,
-    "expose_value": False,
-    "help": "Take in hosts that are cordoned (`nodectl ledger`).",
-}
 # a command that has it is given hosts without those that are cordoned
-include_cordoned_option = click.option(_NAME, **_SETTINGS)
+include_cordoned_option = click.option(
+    _NAME,
+    is_flag=True,
+    callback=_narrow,
+    expose_value=False,
+    help="Take in hosts that are cordoned (`nodectl ledger`).",
+)
 
 
-def include_cordoned(envvar: str) -> click.Option:
-    """Return the option `--include-cordoned` for a command that is made of a list of options."""
-    return click.Option([_NAME], envvar=envvar, **_SETTINGS)
-
-
-def _without_cordoned(app: App, hosts: Sequence[Host], *, refuses: bool) -> tuple[Host, ...]:
+def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
     """Return the hosts that are not cordoned, and name the others on stderr; UsageError if none is left."""
     try:
         holds = _held(app, hosts)
     except HistoryError as error:
-        if not refuses:
-            _say_unknown(error)
-            return tuple(hosts)
         raise UnreachableError(
             f"which hosts are cordoned cannot be told: {error.message}", f"{error.remedy}; or {_NAME} here"
         ) from error
-    _say(_LEFT_OUT, holds)
+    _say("left out", holds)
     left = tuple(host for host in hosts if host.name not in holds)
     if holds and not left:
         first = next(iter(holds))
@@ -74,7 +61,7 @@ def _without_cordoned(app: App, hosts: Sequence[Host], *, refuses: bool) -> tupl
 
 
 def _with_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
-    note_cordoned(app, hosts, _TAKEN_IN)
+    note_cordoned(app, hosts, "taken in all the same")
     return tuple(hosts)
 
 
@@ -83,11 +70,7 @@ def note_cordoned(app: App, hosts: Sequence[Host], what: str = "in the ledger") 
     try:
         _say(what, _held(app, hosts))
     except HistoryError as error:
-        _say_unknown(error)
-
-
-def _say_unknown(error: HistoryError) -> None:
-    note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
+        note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
 
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
@@ -109,13 +92,10 @@ def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
 
 
 def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Event]]:
-    """Return the cordoned ones; HistoryError if a ledger that was kept is missing, empty or cannot be read."""
+    """Return the cordoned ones; HistoryError if the ledger cannot be read."""
     path = state_dir() / FILE
-    if path.is_char_device() or not (path.exists() or mark_of(path).exists()):
+    if path.is_char_device() or not path.exists():
         return {}
-    if not path.exists() or (path.is_file() and not path.stat().st_size):
-        what = "empty" if path.exists() else "missing"
-        raise HistoryError(f"{path} is {what}", f"restore it; if no host was cordoned: rm -f {path} {mark_of(path)}")
     with app.ledger() as ledger:
         return ledger.cordoned(host.name for host in hosts)
 

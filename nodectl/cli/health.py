@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nodectl.checks.catalogue import checks, launch_checks, thresholds
+from nodectl.checks.catalogue import checks, launch_checks, reads, thresholds
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
 from nodectl.cli.events import report_health
@@ -181,13 +181,13 @@ def _list(app: App) -> None:
     ]
     if app.json:
         listed = [
-            {"check": check.id, "asked_by": command, "looks_at": check.looks_at, "fires": check.fires}
+            {"check": check.id, "asked_by": command, "reads": reads().get(check.id, ()), "fires": check.fires}
             for command, check in catalogue
         ]
         numbers = {limit.name: {"value": limit.value, "why": limit.why} for limit in thresholds().values()}
         click.echo(as_json("health-checks", {"checks": listed, "thresholds": numbers}))
         return
-    rows = [(check.id, command, check.looks_at, check.fires) for command, check in catalogue]
+    rows = [(check.id, command, " ".join(reads().get(check.id, ())), check.fires) for command, check in catalogue]
     limits = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
-    result(aligned([("CHECK", "ASKED BY", "LOOKS AT", "NOT OK WHEN"), *rows]))
+    result(aligned([("CHECK", "ASKED BY", "FACTS", "NOT OK WHEN"), *rows]))
     result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *limits]))

@@ -16,7 +16,7 @@ from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.nodeset import fold, unfolded
-from nodectl.doctor.draft import Draft, kind_draft, kinds, write_all
+from nodectl.doctor.draft import Draft, write_all
 from nodectl.doctor.propose import Found, commands, connection_variables, draft_of, found, secrets, summary
 from nodectl.errors import InventoryError, UnreachableError, UsageError
 from nodectl.model.host import Host
@@ -33,36 +33,29 @@ _TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path), default=_DEFAULT)
-@click.option("--kind", metavar="KIND", help="Write an inventory for hosts of this kind, without looking at them.")
 @click.option(
     "--from",
     "wanted",
     multiple=True,
+    required=True,
     metavar="HOST,…",
     help="Look at these hosts, and propose what fits; may be repeated.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.pass_obj
-def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], force: bool) -> None:
+def init(app: App, folder: Path, wanted: tuple[str, ...], force: bool) -> None:
     """Write DIR/hosts.yml and DIR/group_vars/ (DIR: inventory), with the profiles chosen and every choice explained.
 
-    With --from the hosts are looked at (GPUs, driver, network, system), and nothing is changed there. How they are
+    The hosts are looked at (GPUs, driver, network, system), and nothing is changed there. How they are
     reached comes from -i or ANSIBLE_INVENTORY where that has them, passwords left out; else from ~/.ssh/config.
     If one cannot be reached, nothing is written, and the exit status is 3.
     """
-    if (kind is None) == (not wanted):
-        remedy = f"nodectl init --from HOST,… or --kind KIND (one of: {', '.join(kinds())})"
-        raise UsageError("give either --kind or --from", remedy)
-    notes: tuple[str, ...] = ()
-    if kind is not None:
-        draft = kind_draft(kind)
-    else:
-        draft, notes = _looked_at(app, wanted)
+    draft, notes = _looked_at(app, wanted)
     files = write_all(folder, draft.files(), force=force)
     _show(app, draft, files, notes)
     for text in notes:
         note(text)
-    for text in _next(files[0], edit=kind is not None):
+    for text in _next(files[0]):
         note(text)
 
 
@@ -185,11 +178,7 @@ def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -
     app.show("init", document, "\n".join([summary(draft), *(f"wrote {path}" for path in files)]))
 
 
-def _next(inventory: Path, *, edit: bool) -> list[str]:
+def _next(inventory: Path) -> list[str]:
     """Return what to do now, as commands."""
-    steps = [f"$EDITOR {shlex.quote(str(inventory))}"] if edit else []
-    steps.append(f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}")
-    steps += ["nodectl hostkeys accept"] if edit else []
-    steps += ["nodectl provision --check --diff"]
-    steps += [] if edit else ["nodectl provision"]
-    return ["next:", *(f"  {step}" for step in steps)]
+    named = f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}"
+    return ["next:", *(f"  {step}" for step in (named, "nodectl provision --check --diff", "nodectl provision"))]

@@ -14,8 +14,18 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds, argument, option, option_group, output_option, takes, text_option
-from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
+from nodectl.cli.options import (
+    FILE,
+    WRITE_HELP,
+    Seconds,
+    argument,
+    option,
+    option_group,
+    output_option,
+    takes,
+    text_option,
+)
+from nodectl.cli.terminal import as_json, note, put, result, safe, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -27,7 +37,7 @@ from nodectl.jobs.listing import Listing, read_jobs
 from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
-from nodectl.jobs.seen import note_jobs, started_jobs
+from nodectl.jobs.seen import started_jobs
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets
@@ -111,9 +121,7 @@ def jobs() -> None:
 
 @jobs.command("list")
 @output_option("table", "json", "prometheus")
-@click.option(
-    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
-)
+@click.option("--write", type=FILE, help=WRITE_HELP)
 @click.pass_obj
 def list_(app: App, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
@@ -150,7 +158,9 @@ def why(app: App, job: str) -> None:
     """
     listing, selected = _find(app, job)
     if selected.state is JobState.RUNNING:
-        _show_look(app, selected)
+        look = look_at(app.transport, _members(app, selected), selected.id, app.forks)
+        document = {**job_document(selected), "look": look_document(look)}
+        app.show("jobs", {"jobs": [document]}, f"{look_text(look)}\n\n{conclusion(selected)}")
         raise click.exceptions.Exit(_status(listing, selected))
     selected = _show_why(app, selected)
     # where a traceback tells, the end of the log is what came after it
@@ -176,17 +186,8 @@ def _show_output(app: App, job: Job, name: str) -> None:
         return
     result(f"\nthe last output of {name}:")
     events = follow(app.transport, hosts, job.id, start=Start(_TAIL_LINES), once=True)
-    _print_events(app, map(_masked, events), len(name))
-
-
-def _masked(event: Event) -> Event:
-    return replace(event, text=without_secrets(event.text)) if isinstance(event, Line) else event
-
-
-def _show_look(app: App, job: Job) -> None:
-    look = look_at(app.transport, _members(app, job), job.id, app.forks)
-    document = {**job_document(job), "look": look_document(look)}
-    app.show("jobs", {"jobs": [document]}, f"{look_text(look)}\n\n{conclusion(job)}")
+    masked = (replace(one, text=without_secrets(one.text)) if isinstance(one, Line) else one for one in events)
+    _print_events(app, masked, len(name))
 
 
 @option_group
@@ -319,12 +320,12 @@ def stop(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job", nargs=-1)
+@click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.pass_obj
-def clean(app: App, job: tuple[str, ...]) -> None:
+def clean(app: App, jobs: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, if none is named)."""
     listing = read_listing(app)
-    chosen = [listing.find(name) for name in job] or [listed for listed in listing.jobs if listed.state.ended]
+    chosen = [listing.find(name) for name in jobs] or [listed for listed in listing.jobs if listed.state.ended]
     for ended in chosen:
         if not ended.state.ended:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
@@ -334,17 +335,14 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     if ids:
         answers = clean_hosts(app.transport, app.hosts, ids, app.forks)
         kept_ids, kept = _kept(answers.lines)
-        kept_ids |= _with_parts_on(answers.refused, chosen)
+        kept_ids |= {
+            job.id for job in chosen for part in job.parts if part.host in answers.refused and part.state != "absent"
+        }
         kept |= answers.refused
         _note_problems({**answers.unreachable, **kept})
     removed = [job_id for job_id in ids if job_id not in kept_ids]
     app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
-
-
-def _with_parts_on(hosts: Collection[str], jobs: Sequence[Job]) -> set[str]:
-    """Ids of the jobs of which something lies on one of these hosts."""
-    return {job.id for job in jobs if any(part.host in hosts and part.state != "absent" for part in job.parts)}
 
 
 def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:
@@ -373,28 +371,23 @@ def follow_output(
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    printer, noise = LinePrinter(to_stderr=app.json), Noise()
+    noise = Noise()
     silent: dict[str, str] = {}
     for event in events:
         if isinstance(event, Line):
             text, mark = event.text, f"[{event.local_rank}] "
             if event.local_rank is None:
                 text, mark = _TORCHRUN_MARK.sub(r"[\1] ", text), ""
-            source = f"{event.host} {event.local_rank}"
-            if not event.goes_on and noise.holds(source, event.text):
-                continue
-            printer.add(source, f"{event.host.ljust(width)} | {mark}", text, goes_on=event.goes_on)
+            if not noise.holds(f"{event.host} {event.local_rank}", event.text):
+                click.echo(safe(f"{event.host.ljust(width)} | {mark}{text}"), err=app.json)
         elif isinstance(event, Back):
             silent.pop(event.host, None)
         elif isinstance(event, Dropped):
-            printer.end()
             whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host
             note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were deleted to stay within 1024 MiB")
         else:
             silent[event.host] = event.why
-            printer.end()
             note(f"{event.host}: {event.why}")
-    printer.end()
     return silent
 
 
@@ -433,7 +426,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
         _note_problems({**listing.problems, **listing.unreachable})
-    note_jobs(app.fleet, [job.id for job in listing.jobs])
     return replace(listing, started=frozenset(started_jobs(app.fleet)))
 
 

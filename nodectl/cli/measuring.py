@@ -14,7 +14,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.status import Status, exit_status
-from nodectl.report.findings import finding_document, findings_list
+from nodectl.report.findings import finding_document, findings_text
 from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ def hold(
     *,
     force: bool,
     beside_work: bool = False,
-    hosts: Sequence[Host] | None = None,
 ) -> AbstractContextManager[Holds]:
-    """Lock the hosts (all, or these) for as long as the block lasts; `what` is shown to others who want them."""
+    """Lock the hosts for as long as the block lasts; `what` is shown to others who want them."""
     from nodectl.probes.locks import held
 
     return held(
         app.transport,
-        app.hosts if hosts is None else hosts,
+        app.hosts,
         what,
         forks=app.forks,
         force=force,
@@ -61,7 +60,7 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
 def refuse_taken(app: App, holds: Holds, name: str, document: Mapping[str, object]) -> None:
     """Say who else uses the hosts; if they are not to be had, end the process with that as its result."""
     if holds.findings:
-        note(findings_list(holds.findings))
+        note(findings_text(holds.findings))
     if holds.refused:
         app.show(name, {**document, "findings": [finding_document(finding) for finding in holds.findings]}, "")
         raise SystemExit(exit_status(finding.status for finding in holds.findings))
@@ -139,6 +138,6 @@ def conclude(
     """Show what was measured, then the findings on stderr; the process ends with their status if that is not 0."""
     app.show(name, document, text)
     if findings:
-        note(findings_list(findings, everything=everything))
+        note(findings_text(findings, everything=everything))
     if status := exit_status(finding.status for finding in findings):
         raise SystemExit(status)

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from nodectl.cli.app import App
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
+from nodectl.errors import UsageError
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -169,8 +170,6 @@ def _by_annotation(hint: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return click's settings that follow from a field's annotation, where they name no type themselves."""
     if "type" in settings:
         return {}
-    if hint == bool | None:  # a pair of flags of which neither may have been given
-        return {"default": None}
     plain = next((kind for kind in get_args(hint) if kind is not NoneType), None) if type(hint) is UnionType else hint
     if plain is bool:
         return {"is_flag": True}
@@ -233,7 +232,6 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
 _ALSO = "Options of all commands stand here, too: nodectl --help."
 # characters of a help line, far above any
 _LONGEST = 400
-global_options = options(*(click.option(*names, **settings) for names, settings in _GLOBAL.items()))
 
 
 def take_global_options(command: click.Command) -> click.Command:
@@ -284,19 +282,35 @@ def output_option(*forms: str) -> Callable[[_Command], _Command]:
 
 
 def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    app = ctx.find_object(App)
-    if app is None:
+    if ctx.resilient_parsing:
         return
-    name = str(param.name)
+    app, name = ctx.ensure_object(App), str(param.name)
     typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     # a command's settings do not overrule what was typed in front of it
     if typed or name not in app.given:
         app.take(name, value, typed=typed)
-    if name == "inventory":
-        path = ctx.command_path.split()[1:]
+    path = ctx.command_path.split()[1:]
+    if name == "inventory" and (typed or not path):
+        app.read_settings()
+        _take_settings(ctx, app)
+    if name == "inventory" and path:
         ctx.default_map = app.named_settings(ctx.command, app.defaults_for(path), ".".join(path))
-    elif name == "output" and isinstance(param.type, click.Choice) and not ctx.resilient_parsing:
+    elif name == "output" and path and isinstance(param.type, click.Choice):
         _settle_form(app, ctx, param.type.choices)
+
+
+def _take_settings(ctx: click.Context, app: App) -> None:
+    """Take global options from the settings, read as what is typed."""
+    for param in (click.Option(names, **settings) for names, settings in _GLOBAL.items()):
+        name = str(param.name)
+        value = app.settings.get(name)
+        if value is not None and name not in app.given:
+            try:
+                app.set(
+                    name, param.type_cast_value(ctx, [value] if param.multiple and isinstance(value, str) else value)
+                )
+            except click.BadParameter as error:
+                raise UsageError(f"{app.settings_path}: {name} = {value!r}: {error.message}") from None
 
 
 def _settle_form(app: App, ctx: click.Context, forms: Sequence[str]) -> None:
@@ -311,3 +325,12 @@ def _settle_form(app: App, ctx: click.Context, forms: Sequence[str]) -> None:
 
 # of a command that prints a text for people, or for one other program
 text_option = output_option("table")
+
+GLOBAL_NAMES = frozenset(str(click.Option(names).name) for names in _GLOBAL)
+# of the root, whose settings and variables have the options' own names
+global_options = options(
+    *(
+        click.option(*names, callback=_set_on_app, expose_value=False, is_eager="--inventory" in names, **settings)
+        for names, settings in _GLOBAL.items()
+    )
+)

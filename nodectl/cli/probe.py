@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.cordoned import include_cordoned
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import FORCE_HELP, OneOf, Read, output_option, take_global_options
+from nodectl.cli.options import FILE, FORCE_HELP, WRITE_HELP, OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
-from nodectl.common.process import interruptible, started
+from nodectl.common.process import interruptible
 from nodectl.errors import UsageError
 from nodectl.ledger.history.compare import read_against
 from nodectl.model.measurement import Comparison
@@ -28,7 +28,7 @@ from nodectl.probes.lost import Watched
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
 from nodectl.probes.registry import AnyProbe, chosen, group, kind_of, listed
 from nodectl.probes.series import RunInterrupt, run_probes
-from nodectl.report.findings import findings_list
+from nodectl.report.findings import findings_text
 from nodectl.report.measurements import comparison_table, measurements_text
 from nodectl.report.metrics import probe_metrics
 from nodectl.transport.base import Transport
@@ -56,10 +56,8 @@ class ProbeGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """Return the command of a probe, of several, or of a group; UsageError for a name that is none."""
-        (first, *others) = chosen(cmd_name)
-        several = others or cmd_name != first.name
-        command = output_option("table", "json", "prometheus")(_several(cmd_name) if several else _single(first))
-        return take_global_options(command)
+        command = output_option("table", "json", "prometheus")(_command(cmd_name))
+        return take_global_options(include_cordoned_option(command))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the probes and the groups."""
@@ -98,52 +96,25 @@ class _Command(click.Command):
             extra["default_map"] = app.defaults_for(["probe", str(info_name)])
         return super().make_context(info_name, args, parent, **extra)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return it as click's; further words are refused with what was probably meant."""
-        ctx.allow_extra_args = True
-        rest = super().parse_args(ctx, args)
-        if ctx.args and not ctx.resilient_parsing:
-            raise _further_words(str(self.name), ctx.args)
-        return rest
 
-
-def _further_words(name: str, arguments: Sequence[str]) -> UsageError:
-    names = {probe.name for probe in listed()} | set(GROUPS)
-    if all(names.issuperset(word.split(",")) for word in arguments):
-        remedy = f"several probes are one word: `nodectl probe {','.join([name, *arguments])}`"
-    else:
-        remedy = f"hosts are chosen by --limit: `nodectl -l HOST probe {name}`"
-    return UsageError(f"probe {name} takes no further word: {' '.join(arguments)}", remedy)
-
-
-def _single(probe: AnyProbe) -> click.Command:
-    """Return the command of one probe."""
-    common, special = _common([probe]), _own(probe)
+def _command(names: str) -> click.Command:
+    """Return the command of one probe, of `NAME,NAME`, or of a group."""
+    probes = chosen(names)
+    alone = probes[0] if names == probes[0].name else None
+    common, special = _common(probes), _own(alone) if alone else ()
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
         app = ctx.ensure_object(App)
-        options = probe.options(**_values(declared(ProbeOptions), given), **_values(special, given), forks=app.forks)
-        _measure(app, [(probe, options)], probe.name, given)
+        shared = ProbeOptions(**_values(common, given), forks=app.forks)
+        own = {probe.name: _values(special, given) if alone else _from_settings(probe, ctx.parent) for probe in probes}
+        _measure(app, [(probe, probe.given(shared, **own[probe.name])) for probe in probes], names, given)
 
-    params = [_click_option(option, probe.name, probe.usual) for option in (*special, *common)]
-    text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
-    return _Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text)
-
-
-def _several(names: str) -> click.Command:
-    """Return the command of `NAME,NAME`, or of a group."""
-    common = _common(chosen(names))
-
-    @click.pass_context
-    def run(ctx: click.Context, /, **given: Any) -> None:
-        app = ctx.ensure_object(App)
-        options = ProbeOptions(**_values(common, given), forks=app.forks)
-        wanted = [(probe, probe.given(options, **_from_settings(probe, ctx.parent))) for probe in chosen(names)]
-        _measure(app, wanted, names, given)
-
-    text = f"{names}, one after the other, with the options that probes have in common.\n\n{_EXIT_STATUS}"
-    return _Command(names, callback=run, params=[*map(_click_option, common), *_of_the_run()], help=text)
+    usual, name = (alone.usual, alone.name) if alone else (None, "")
+    params = [_click_option(option, name, usual) for option in (*special, *common)]
+    about = [alone.summary, alone.help] if alone else [f"{names}, one after the other, with their common options."]
+    text = "\n\n".join(filter(None, [*about, _EXIT_STATUS]))
+    return _Command(names, callback=run, params=[*params, *_of_the_run()], help=text)
 
 
 def _common(probes: Sequence[AnyProbe]) -> list[Declared]:
@@ -203,42 +174,28 @@ def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, 
     return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
 
 
-def _of_the_run() -> list[click.Parameter]:
-    """Options that no probe sees."""
-    return [
+def _of_the_run() -> list[click.Option]:
+    """Return the options that no probe sees."""
+    options = [
         click.Option(
             ["--budget"],
             type=Read(duration),
             metavar="SECONDS|5m",
-            envvar="NODECTL_PROBE_BUDGET",
             help="For all of it: repetitions, their length and rounds are cut down to fit, and a probe that cannot is "
             "refused.",
         ),
-        click.Option(
-            ["--force"],
-            is_flag=True,
-            envvar="NODECTL_PROBE_FORCE",
-            help=FORCE_HELP,
-        ),
-        include_cordoned("NODECTL_PROBE_INCLUDE_CORDONED"),
+        click.Option(["--force"], is_flag=True, help=FORCE_HELP),
         click.Option(
             ["--compare"],
             metavar="LAST|DATE|FILE",
-            envvar="NODECTL_PROBE_COMPARE",
             help="Compare with the history (LAST or a date), or with a saved `probe --output json`.",
         ),
-        click.Option(
-            ["--all", "everything"],
-            is_flag=True,
-            envvar="NODECTL_PROBE_ALL",
-            help="Show each value and each finding in the table.",
-        ),
-        click.Option(
-            ["--write"],
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="Write the result into this file, in one step.",
-        ),
+        click.Option(["--all", "everything"], is_flag=True, help="Show each value and each finding in the table."),
+        click.Option(["--write"], type=FILE, help=WRITE_HELP),
     ]
+    for option in options:
+        option.envvar = f"NODECTL_PROBE_{option.opts[0].strip('-')}".upper()
+    return options
 
 
 @interruptible(deaf_s=_INTERRUPTED_END_S)
@@ -249,7 +206,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     budget = given["budget"]
     interrupted = False
     with hold(app, f"probe {names}", force=given["force"]) as holds:
-        ends_at = budget and started() + budget - _end_s(budget)
+        ends_at = budget and monotonic() + budget - _end_s(budget)
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
@@ -276,7 +233,7 @@ def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
 ) -> tuple[list[tuple[AnyProbe, ProbeOptions]], float]:
     """Return the probes that fit the hosts within the time, and when all is to end."""
-    ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+    ends_at = ends_at or monotonic() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks)
     for line in choice.left_out:
         note(f"left out: {line}")
@@ -298,7 +255,7 @@ def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Map
     if text or write is not None:
         put(text.rstrip("\n"), write)
     if findings:
-        note(findings_list(findings, everything=everything))
+        note(findings_text(findings, everything=everything))
     if status := exit_status(finding.status for finding in findings):
         raise SystemExit(status)
 

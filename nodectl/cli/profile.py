@@ -112,9 +112,12 @@ def diff(app: App, first: str, second: str) -> None:
 def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_unsupported: tuple[str, ...]) -> None:
     """Tell whether these profiles can work together: 0, or 1 with the reason and the nearest working choice."""
     app: App = ctx.obj
-    _refuse_wrong_floors(app, hardware)
+    folders = _own_dirs(app)
+    loaded = load_profile("hardware", hardware, folders)
+    if isinstance(loaded, Hardware):
+        refuse_wrong_floors(loaded, str(find_profiles("hardware", folders).get(hardware, f"hardware {hardware}")))
     try:
-        resolved = resolve(hardware, stack, tuning, extra_dirs=_own_dirs(app), allow_unsupported=allow_unsupported)
+        resolved = resolve(hardware, stack, tuning, extra_dirs=folders, allow_unsupported=allow_unsupported)
     except IncompatibleError as error:
         if not app.json:
             raise
@@ -133,14 +136,6 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
     }
     verdict = "unsupported, and allowed" if resolved.unsupported else "can work together"
     app.show("profile-validate", document, f"hardware {hardware}, stack {stack}, tuning {tuning}: {verdict}")
-
-
-def _refuse_wrong_floors(app: App, name: str) -> None:
-    """Raise ProfileError with file and field where a floor of this hardware profile could never be compared."""
-    folders = _own_dirs(app)
-    loaded = load_profile("hardware", name, folders)
-    if isinstance(loaded, Hardware):
-        refuse_wrong_floors(loaded, str(find_profiles("hardware", folders).get(name, f"hardware {name}")))
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:

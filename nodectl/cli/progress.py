@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note, result, safe, terminal_width
+from nodectl.cli.terminal import emit_json, note, result, safe, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.provision.events import ProvisionRun, TaskEvent
 from nodectl.provision.run import ProvisionRequest, provision
@@ -82,6 +82,15 @@ def tell_messages(run: ProvisionRun) -> None:
             note(f"{hosts}: {line}")
     for event, hosts in _grouped(run.problems):
         note(f"{hosts}: {event.outcome} at '{event.task}': {event.text}")
+
+
+def show_run(app: App, name: str, run: ProvisionRun, **more: object) -> None:
+    """Show how a run ended: its reports and problems, then the tallies as a table or as JSON with `more`."""
+    tell_messages(run)
+    if app.json:
+        emit_json(name, {"run": run.run, "hosts": tallies(run), **more})
+    else:
+        show_table(run)
 
 
 def show_table(run: ProvisionRun) -> None:

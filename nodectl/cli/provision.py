@@ -10,9 +10,9 @@ from nodectl.cli.app import App
 from nodectl.cli.evidence import keep_evidence
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
-from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.progress import run_playbook, show_run
 from nodectl.cli.rights import require_root
-from nodectl.cli.terminal import ask, emit_json, note
+from nodectl.cli.terminal import ask, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.provision.events import findings_of
@@ -73,10 +73,5 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
             variables=variables,
             holds=not asked.upgrade,
         )
-    tell_messages(run)
-    if app.json:
-        findings = [finding_document(finding) for finding in findings_of(run.answers)]
-        emit_json("provision", {"run": run.run, "hosts": tallies(run), "findings": findings})
-    else:
-        show_table(run)
+    show_run(app, "provision", run, findings=[finding_document(finding) for finding in findings_of(run.answers)])
     raise SystemExit(run.exit_status)

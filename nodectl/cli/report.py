@@ -35,7 +35,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
-from nodectl.model.topology import Fabric, GpuNic, NodeGpu, NodeNic, NodeTopology
+from nodectl.model.topology import Fabric
 from nodectl.model.verdict import Verdict
 from nodectl.probes.registry import kind_of
 from nodectl.recordings.folder import open_recording
@@ -58,6 +58,7 @@ from nodectl.report.series import Series, fleet_series
 from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.look import look
+from nodectl.trials import store
 
 
 def nature_of(hosts: Iterable[Host], recorded: str | None) -> Nature:
@@ -110,15 +111,19 @@ def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
     return tuple(measured)
 
 
-def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
-    """Return the latest trials, each profile once."""
+def trials(inventory: Sequence[str], nature: Nature) -> tuple[Tuned, ...]:
+    """Return the inventory's latest trials that came to their end, each profile once."""
     latest: dict[tuple[str, str], Tuned] = {}
-    for row in history.trials():
-        key = (str(row["profile"]), str(row["baseline"]))
-        if key not in latest and len(latest) < _MOST_TRIALS:
-            origin = Origin(nature, f"history, trial {row['id']} of {iso(row['time'])}")
-            verdicts = values_of(Verdict, row["trials"], extra="ignore")
-            latest[key] = Tuned(f"{row['profile']} against {row['baseline']}", key[1], verdicts, origin)
+    for kept in store.trials():
+        if isinstance(kept, str) or not kept.complete or kept.inventory != tuple(inventory):
+            continue
+        verdicts = store.find(kept.id).verdicts
+        for profile in kept.candidates:
+            own = tuple(verdict for verdict in verdicts if verdict.profile == profile)
+            tuned = Tuned(f"{profile} against {kept.baseline}", kept.baseline, own, Origin(nature, f"trial {kept.id}"))
+            latest.setdefault((profile, kept.baseline), tuned)
+        if len(latest) >= _MOST_TRIALS:
+            break
     return tuple(latest.values())
 
 
@@ -187,35 +192,6 @@ def _saved_jobs(content: Content, document: Mapping[str, Any], name: str) -> Con
     return replace(content, launched=(*content.launched, Launched(jobs, _origin(document, name))))
 
 
-def _topology(content: Content, document: Mapping[str, Any], name: str) -> Content:
-    nodes = {str(host): _node(one) for host, one in document["hosts"].items()}
-    fabric = _fabric(document["fabric"]) if document.get("fabric") else None
-    return replace(content, wired=(*content.wired, Wired(nodes, fabric, _origin(document, name))))
-
-
-def _node(document: Mapping[str, Any]) -> NodeTopology:
-    uses, links = document["gpu_nic"], document["links"]
-    gpus = values_of(NodeGpu, list(document["gpu_details"].values()))
-    if unknown := set(uses) - {gpu.name for gpu in gpus}:
-        raise ValueError(f"gpu_nic names GPUs that gpu_details has not: {', '.join(sorted(unknown))}")
-    gpu_nic = dict(zip(uses, values_of(GpuNic, list(uses.values())), strict=True))
-    if strange := {use.nic for use in gpu_nic.values() if use.nic} - set(document["nic_details"]):
-        raise ValueError(f"gpu_nic names NICs that nic_details has not: {', '.join(sorted(strange))}")
-    return NodeTopology(
-        gpus=gpus,
-        nics=values_of(NodeNic, list(document["nic_details"].values())),
-        links={row: {str(column): str(link) for column, link in columns.items()} for row, columns in links.items()},
-        gpu_nic=gpu_nic,
-        recorded=str(document.get("recorded") or ""),
-    )
-
-
-def _fabric(document: Mapping[str, Any]) -> Fabric:
-    """Return what its document has under other names goes back to the type's own."""
-    switches = [{**one, "switch": one["name"]} for one in document["switches"]]
-    return values_of(Fabric, [{**document, "switches": switches}], extra="ignore")[0]
-
-
 _Reader = Callable[[Content, Mapping[str, Any], str], Content]
 _READERS: Mapping[str, _Reader] = {
     "accept": _accept,
@@ -223,7 +199,6 @@ _READERS: Mapping[str, _Reader] = {
     "jobs": _saved_jobs,
     "probe": _probe,
     "provision": _findings,
-    "topology": _topology,
     "tune-trial": _trial,
 }
 
@@ -244,7 +219,7 @@ class _Options:
     )
     saved: tuple[Path, ...] = option(
         "--from",
-        "Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs …); repeatable.",
+        "Saved output of `nodectl --output json` (health, probe, tune trial, jobs …); repeatable.",
         multiple=True,
         type=EXISTING_FILE,
         metavar="FILE",
@@ -260,8 +235,8 @@ class _Options:
 def report(app: App, asked: _Options) -> None:
     """Write what is known of the fleet as one HTML file, which opens without a network, or as Markdown to paste.
 
-    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements and trials of the history, and the
-    saved results that are given.  With --replay FOLDER a recording stands for the hosts.
+    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements and trials, and the saved results
+    that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     if asked.form == "markdown":
         _paste(app, asked.out)
@@ -393,5 +368,5 @@ def _with_history(app: App, content: Content, *, needed: bool) -> Content:
             content,
             acceptances=(*content.acceptances, *accepted),
             measured=(*content.measured, *latest_runs(history, nature)),
-            tuned=(*content.tuned, *trials(history, nature)),
+            tuned=(*content.tuned, *trials(app.inventory.sources, nature)),
         )

@@ -11,7 +11,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
-from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.progress import run_playbook, show_run, tallies, tell_messages
 from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note, result
 from nodectl.common.counting import counted
@@ -101,13 +101,9 @@ def _show(app: App, run: ProvisionRun, check: bool) -> None:
     if check and not app.json:
         for line in _plan_lines(plans):
             note(line)
-    tell_messages(run)
-    if app.json:
-        emit_json("rollback", {"run": run.run, "hosts": tallies(run), "rollback": plans})
-        return
     if plans and not any(plan["runs"] for plan in plans.values()):
         note("there is nothing to take back: no host holds a record of such a run; see `nodectl rollback --list`")
-    show_table(run)
+    show_run(app, "rollback", run, rollback=plans)
 
 
 def _show_runs(app: App, run: ProvisionRun) -> None:

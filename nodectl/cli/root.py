@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.options import global_options, take_global_options
+from nodectl.cli.options import GLOBAL_NAMES, global_options, take_global_options
 from nodectl.common.paths import unwritable_state
 from nodectl.common.spelling import meant
 from nodectl.errors import UnreachableError
 
-# a full disk, a file system that is read-only or fails, no more files for this process
-_MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
-_FORBIDDEN = {errno.EACCES, errno.EPERM}
+# a full disk, a file system that is read-only or fails, no more files for this process, a folder of another login
+_OF_THE_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE),
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST),
+}
 # the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
 
@@ -121,25 +122,15 @@ class LazyGroup(click.Group):
 @global_options
 @click.version_option(__version__, message="nodectl %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, /, **options: Any) -> None:
+def cli(ctx: click.Context) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
-    typed = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    params = {param.name: param for param in cli.params}
-
-    def read_setting(name: str, value: Any) -> Any:
-        several = params[name].multiple and not isinstance(value, list)
-        return params[name].type_cast_value(ctx, [value] if several else value)
-
-    ctx.obj = App.create(typed=typed, read_setting=read_setting, **options)
-    ctx.obj.refuse_unknown_settings({*commands(), *options, "on_event"})
-    name = ctx.invoked_subcommand or ""
-    if name in _WITHOUT_STATE:
-        ctx.obj.only_looks()
-    elif name in _NEED_STATE and (reason := unwritable_state()):
+    app = ctx.ensure_object(App)
+    app.refuse_unknown_settings({*commands(), *GLOBAL_NAMES, "on_event"})
+    if ctx.invoked_subcommand in _WITHOUT_STATE:
+        app.only_looks()
+    elif ctx.invoked_subcommand in _NEED_STATE and (reason := unwritable_state()):
         raise UnreachableError(reason, "make room there, or set XDG_STATE_HOME to a folder that you may write")
-    if (command := cli.get_command(ctx, name)) and (table := ctx.obj.defaults_for([name])):
-        ctx.default_map = {name: ctx.obj.named_settings(command, table, name)}
-    ctx.call_on_close(ctx.obj.close)
+    ctx.call_on_close(app.close)
 
 
 def root_context(app: App | None = None) -> click.Context:
@@ -165,9 +156,6 @@ def run(argv: Sequence[str] | None = None) -> None:
     _keep_home()
     try:
         status = cli.main(args=None if argv is None else list(argv), prog_name="nodectl", standalone_mode=False)
-    except click.NoSuchOption as error:
-        (of_another_command(error) or error).show()
-        status = error.exit_code
     except click.exceptions.Exit as stop:
         status = stop.exit_code
     except click.ClickException as error:
@@ -198,25 +186,6 @@ def _keep_home() -> None:
         os.environ["HOME"] = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
-def of_another_command(error: click.NoSuchOption) -> click.UsageError | None:
-    """Return the error that names the commands of the group that take the option, such as `probe nccl --sizes`."""
-    ctx = error.ctx
-    above = ctx.parent if ctx is not None else None
-    if ctx is None or above is None or above.parent is None or not isinstance(above.command, click.Group):
-        return None
-    group, option = above.command, error.option_name
-    others = {name: group.get_command(above, name) for name in group.list_commands(above)}
-    owners = [name for name, command in others.items() if command is not None and _takes(command, option)]
-    if not owners:
-        return None
-    text = f"{option} is an option of {', '.join(owners)}, not of {ctx.info_name}"
-    return click.UsageError(f"{text}\n  try: {above.command_path} {owners[0]} {option} …", ctx)
-
-
-def _takes(command: click.Command, option: str) -> bool:
-    return any(option in param.opts and not getattr(param, "hidden", False) for param in command.params)
-
-
 def show_error(message: str, remedy: str = "") -> None:
     """Print what is wrong on stderr, and in a line below what to do; further lines, of a program, are indented."""
     from nodectl.cli.terminal import safe
@@ -226,31 +195,13 @@ def show_error(message: str, remedy: str = "") -> None:
 
 
 def told_of_this_machine(error: OSError) -> bool:
-    """Show it as what is wrong with the operator's machine, if it is: a full disk, a state folder that cannot be."""
-    from nodectl.common.paths import folders
-
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    if error.errno in _MACHINES:
-        remedy = "make room, or write elsewhere: XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name the folders"
-    elif path is not None and any(_keeps_from(place, path, error) for place in folders()):
-        remedy = "may you write there? XDG_STATE_HOME and XDG_CACHE_HOME name other folders"
-    elif error.errno == errno.ENOENT and not _stands_somewhere():
-        path, remedy = Path("the folder in which nodectl was started"), "it is gone: cd to one that is there"
-    else:
+    """Show it as what is wrong with the operator's machine, if it is: a full disk, a folder that cannot be written."""
+    if error.errno not in _OF_THE_MACHINE:
         return False
-    show_error(f"{path or 'what nodectl writes'}: {error.strerror}", remedy)
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "what nodectl writes"
+    remedy = "make room there, or write elsewhere: XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name the folders"
+    show_error(f"{path}: {error.strerror}", remedy)
     return True
-
-
-def _stands_somewhere() -> bool:
-    with suppress(FileNotFoundError):
-        return bool(Path.cwd())
-    return False
-
-
-def _keeps_from(folder: Path, path: Path, error: OSError) -> bool:
-    """Return whether the folder cannot be made, or what is in it belongs to another login."""
-    return path == folder or path in folder.parents or (folder in path.parents and error.errno in _FORBIDDEN)
 
 
 def report_bug(error: Exception) -> int:

@@ -56,28 +56,6 @@ def _shown(text: str) -> str:
     )
 
 
-class LinePrinter:
-    """Prints lines of several sources, long ones in parts as they come; a part of another begins a line of its own."""
-
-    def __init__(self, *, to_stderr: bool) -> None:
-        self._to_stderr = to_stderr
-        self._open = ""
-
-    def add(self, source: str, prefix: str, text: str, *, goes_on: bool) -> None:
-        """Print a line, or with `goes_on` a part of one."""
-        if self._open != source:
-            self.end()
-            text = prefix + text
-        self._open = source if goes_on else ""
-        click.echo(safe(text), err=self._to_stderr, nl=not goes_on)
-
-    def end(self) -> None:
-        """End the line that was begun."""
-        if self._open:
-            self._open = ""
-            click.echo(err=self._to_stderr)
-
-
 def as_json(name: str, document: Mapping[str, object]) -> str:
     """One JSON document with its schema (`nodectl.<name>/1`), a long one without line breaks: a tenth of the work."""
     whole = {"schema": f"nodectl.{name}/1", **document}

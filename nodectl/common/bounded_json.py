@@ -9,46 +9,13 @@ from typing import Any
 from nodectl.errors import ParseError
 from nodectl.payload.common.frames import texts
 
-# no tool nests its document half as deep
-DEEPEST = 64
-
 
 def loads(text: str | bytes) -> Any:
     """Return the document; ValueError if it is none, or nested too deep."""
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except RecursionError as error:
-        raise _too_deep() from error
-    if isinstance(document, dict | list) and not _is_surely_flat(text):
-        refuse_deep(document)
-    return document
-
-
-def _is_surely_flat(text: str | bytes) -> bool:
-    """Return whether it has no more brackets than may be nested: most documents are that short."""
-    if isinstance(text, bytes):
-        # in UTF-16 and UTF-32 a bracket is this byte, too
-        return text.count(b"[") + text.count(b"{") <= DEEPEST
-    return text.count("[") + text.count("{") <= DEEPEST
-
-
-def refuse_deep(document: object) -> None:
-    """Raise ValueError if it is nested too deep."""
-    level = [document]
-    for _ in range(DEEPEST):
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return
-    raise _too_deep()
-
-
-def _too_deep() -> ValueError:
-    return ValueError(f"nested deeper than {DEEPEST} levels")
+        raise ValueError("nested too deep") from error
 
 
 def documents(host: str, output: str | bytes) -> tuple[Any, ...]:

@@ -8,15 +8,15 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from nodectl.common import bounded_json
-from nodectl.common.paths import MOST_LINKS, places_to
+from nodectl.common.paths import places_to
 from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
-_OPEN_FILES = Path("/dev/fd")
+_OPEN_FILES = ("/dev/fd/", "/dev/stdout", "/dev/stderr")
 
 
 def folder_name(host: str) -> str:
@@ -38,18 +38,15 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
     With `sync` it is on the disk when this returns. A link stays, and its target is replaced; an existing file keeps
-    its owner, and gives no more rights than before. A device (/dev/null), a pipe and an open file (/dev/stdout) are
-    written to. OSError if the folder cannot be written, nobody reads the pipe, or the path leads through another
-    login's link.
+    its owner, and gives no more rights than before. A device (/dev/stdout) and a pipe are written to. OSError if the
+    folder cannot be written, or the path leads through another login's link.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
-    if (descriptor := _descriptor(path)) is not None:
-        with os.fdopen(os.dup(descriptor), "wb") as stream:
+    is_open = str(path).startswith(_OPEN_FILES)
+    place = path if is_open else _followed(path)
+    if is_open or (place.exists() and not place.is_file()):
+        with place.open("ab") as stream:
             stream.write(data)
-        return
-    place = _followed(path)
-    if place.exists() and not place.is_file():
-        _write_into(place, data)
         return
     draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}")
     try:
@@ -63,18 +60,6 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return the number of the open file that `path` means, as /dev/stdout and /dev/fd/3 do; None for all others."""
-    folder = _OPEN_FILES.resolve()
-    for _ in range(MOST_LINKS):
-        if path.name.isdigit() and path.parent.resolve() == folder:
-            return int(path.name)
-        if not path.is_symlink():
-            break
-        path = path.parent / path.readlink()
-    return None
 
 
 def _followed(path: Path) -> Path:
@@ -97,19 +82,6 @@ def _as_before(handle: int, place: Path, mode: int) -> None:
     os.fchmod(handle, mode)
 
 
-def _write_into(path: Path, data: bytes) -> None:
-    """Into what is there already, a device or pipe; OSError at once if nobody reads the pipe."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ENXIO and path.is_fifo():
-            raise OSError(errno.ENXIO, "nobody reads this pipe", str(path)) from error
-        raise
-    os.set_blocking(handle, True)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-
-
 def read_json(path: Path, remedy: str) -> Any:
     """Return what an operator's file holds; UsageError with the remedy if it cannot be read or is no JSON."""
     text = read_text(path, remedy)
@@ -117,6 +89,15 @@ def read_json(path: Path, remedy: str) -> Any:
         return bounded_json.loads(text)
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}", remedy) from error
+
+
+def read_document(path: Path, schema: str, remedy: str) -> dict[str, Any]:
+    """Return the document of this schema that an operator's file holds; UsageError with the remedy if it holds none."""
+    document = read_json(path, remedy)
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != schema:
+        raise UsageError(f"{path}: no {schema} in it (its schema is {found!r})", remedy)
+    return cast("dict[str, Any]", document)
 
 
 def read_text(path: Path, remedy: str) -> str:

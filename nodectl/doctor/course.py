@@ -41,12 +41,9 @@ def read_fleet(sources: Sequence[str], access: Access, limit: str | None, fleet:
     named, who = _named(sources)
     shown = f"{', '.join(named)} (by {who})" if named else "none is named"
     try:
-        inventory = read_inventory(sources, access, limit)
+        inventory = read_inventory(sources, access)
         if inventory.is_here and not sources:
-            passed = (
-                f"{', '.join(inventory.passed_over)} does not have it" if inventory.passed_over else "none is named"
-            )
-            shown = f"{passed}, so it is this machine"
+            shown = "none is named, so it is this machine"
     except InventoryError as error:
         actual = error.message if named and named[0] in error.message else f"{shown}: {error.message}"
         yield here("inventory", Status.FAILED, f"{actual} (by {who})", expected="hosts", remedy=error.remedy)

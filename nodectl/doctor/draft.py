@@ -1,4 +1,4 @@
-"""An inventory as a value and as files, its choices with their reasons, and the kinds of hosts that it is made for."""
+"""An inventory as a value and as files, and its choices with their reasons."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import yaml
 
 from nodectl.common.bounded_json import plain_value
 from nodectl.common.files import replace_file
-from nodectl.common.resources import data_dir, table
-from nodectl.common.spelling import meant
+from nodectl.common.resources import data_dir
 from nodectl.errors import UsageError
 from nodectl.profiles import KINDS
 
@@ -137,36 +136,6 @@ def choices(profiles: Mapping[str, str], reasons: Mapping[str, str], driver: str
         chosen.append(Choice("nodectl_driver", driver, why["driver"]))
         chosen.append(Choice("nodectl_allow_reboot", True, _REBOOT, open=True))
     return tuple(chosen)
-
-
-# The kinds of hosts that there is an inventory for: one file each, with the profiles and why they were chosen.
-
-_EXAMPLE = ("node01", "node02")
-
-
-def kinds() -> dict[str, str]:
-    """Return what there is, with its description."""
-    return {path.stem: str(table(path)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
-
-
-def kind_draft(name: str) -> Draft:
-    """Return the inventory of two hosts of this kind, whose names are to be replaced; UsageError if there is none."""
-    if name not in (all_kinds := kinds()):
-        raise UsageError(f"there is no kind {name!r}", f"{meant(name, all_kinds)}the kinds are {', '.join(all_kinds)}")
-    row: Mapping[str, str] = table(TEMPLATES / f"{name}.yml")
-    reasons = {kind: row.get(f"why_{kind}", "") for kind in (*KINDS, "driver")}
-    about = f"{row['about'][0].upper()}{row['about'][1:]}"
-    group = Group(
-        group_name(name),
-        f"{about}: what they are to be, as `nodectl init --kind {name}` proposes it.",
-        {host: {} for host in _EXAMPLE},
-        choices({"tuning": "stock", **row}, reasons, row.get("driver", "")),
-    )
-    head = (
-        f"{about}.\nReplace {' and '.join(_EXAMPLE)} by your hosts, as ~/.ssh/config or DNS has their names, or"
-        " with ansible_host: ADDRESS and ansible_user: LOGIN below the name. The login is root, or may use sudo."
-    )
-    return Draft(head, (group,), {})
 
 
 def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:

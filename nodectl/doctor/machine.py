@@ -20,7 +20,6 @@ from nodectl.model.status import Status
 from nodectl.profiles.support import published_files
 from nodectl.transport.connection import credentials
 from nodectl.transport.inventory import read_settings
-from nodectl.transport.known_hosts import find_entries
 from nodectl.transport.ssh_target import Target, password_of, target_of
 
 # no host of an inventory is called so: Ansible's names have no blanks
@@ -54,24 +53,13 @@ def looked(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
 
 # What nodectl itself needs of this machine: OpenSSH's client, and a terminal.
 
-# the package of the client in Debian's and Red Hat's families, and in Homebrew
-_OPENSSH = ("openssh-client", "openssh-clients", "openssh")
-_INSTALLERS = (("sudo apt-get", 0), ("sudo dnf", 1), ("sudo yum", 1), ("sudo zypper", 1), ("brew", 2))
-
 
 def programs() -> Iterator[Finding]:
     """Look for the client that resolves ssh_config and runs the playbooks' connections."""
     path = shutil.which("ssh")
     status, expected = (Status.OK, "") if path else (Status.FAILED, "OpenSSH's client")
-    yield here("programs", status, path or "not on PATH", expected=expected, remedy=_install(), subject="ssh")
-
-
-def _install() -> str:
-    """Return the command of this machine's package manager."""
-    for installer, family in _INSTALLERS:
-        if shutil.which(installer.rpartition(" ")[2], path=f"{os.environ.get('PATH', '')}:{os.defpath}"):
-            return f"{installer} install {_OPENSSH[family]}"
-    return f"install {_OPENSSH[0]}"
+    remedy = "install openssh-client"
+    yield here("programs", status, path or "not on PATH", expected=expected, remedy=remedy, subject="ssh")
 
 
 def terminal() -> Iterator[Finding]:
@@ -100,7 +88,7 @@ def ansible() -> Iterator[Finding]:
         yield here("ansible", Status.WARNING, actual, expected="keys are checked", remedy=remedy, subject="host keys")
 
 
-# What logs in to the hosts: ssh_config, the agent, private keys, and known_hosts.
+# What logs in to the hosts: ssh_config, the agent and private keys.
 
 _ANYBODY = Host("localhost", "localhost")
 _OTHERS = 0o077
@@ -126,7 +114,6 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
         )
     if targets:
         yield from _keys(targets)
-        yield from _known_hosts(list(targets), is_fleet=bool(servers))
 
 
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
@@ -171,30 +158,6 @@ def _no_key(target: Target, unusable: Sequence[str]) -> Finding:
     actual = f"none to offer: {few(list(unusable))}" if unusable else "none to offer"
     expected = "a key in a file or in the agent, or a password (-k)"
     return here("keys", Status.WARNING, actual, expected=expected, remedy=remedy)
-
-
-def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Finding]:
-    """Look at the files and how many of the hosts they name; whether a host shows that key, it says itself."""
-    files = dict.fromkeys(path for target in targets for path in target.known_hosts_files)
-    unreadable = [path for path in files if path.exists() and not os.access(path, os.R_OK)]
-    for path in unreadable:
-        remedy = f"sudo chown {os.geteuid()} {path}; chmod 600 {path}"
-        yield here("known_hosts", Status.FAILED, f"{path} cannot be read", expected="readable", remedy=remedy)
-    there = [path for path in files if path not in unreadable and path.is_file()]
-    if is_fleet:
-        named = [one for one in targets if find_entries(one.known_hosts_files, one.key_name, one.port)]
-        where = f" in {_shown(there)}" if there else ", for there is no such file"
-        actual = f"{len(named)} of {counted(len(targets), 'address', 'addresses')} named{where}"
-        # a host that shows a key says so itself: this is for those that do not answer
-        remedy = "compare the fingerprints with the hosts' own, then: nodectl hostkeys accept"
-        status = Status.OK if len(named) == len(targets) else Status.WARNING
-        yield here("known_hosts", status, actual, expected="every address", remedy=remedy)
-    elif not unreadable:
-        yield here("known_hosts", Status.OK, _shown(there) or "none yet")
-
-
-def _shown(paths: Sequence[Path]) -> str:
-    return few([str(path) for path in paths])
 
 
 def data() -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import nodectl.facts
-from nodectl.common.process import patience
 from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -90,5 +89,4 @@ def words_of(subject: str, value: object) -> str:
 
 def read_facts(recording: Recording, facts: Sequence[Fact[Any]] | None = None) -> dict[str, object]:
     """Return the value (or Unread) of each subject, of all facts where None."""
-    with patience():
-        return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}
+    return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}

@@ -9,7 +9,7 @@ from nodectl.common import bounded_json, node_paths
 from nodectl.common.counting import counted
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, entry, file_text, output, shell, variable
+from nodectl.facts.base import Fact, entry, output, shell, variable
 from nodectl.facts.versions import venv_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -72,29 +72,14 @@ TORCH_IMPORT_FACT = Fact(
 )
 
 
-_CONFIG = Command("deepspeed-config", ("cat", f"{node_paths.ROOT}/etc/ds_config.json"))
-_HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfile"))
-
-
-@dataclass(frozen=True, slots=True)
-class DeepSpeed:
-    """DeepSpeed as a job imports it, and the texts of the two files that it reads; None if there is none."""
-
-    package: Imported
-    config: str | None
-    hostfile: str | None
-
-
 DEEPSPEED_FACT = Fact(
     "deepspeed",
-    lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
-    lambda recording: DeepSpeed(
-        read_import(recording, "deepspeed"), *(file_text(recording, each.key) for each in (_CONFIG, _HOSTFILE))
-    ),
-    lambda value: value.package.error or f"deepspeed {value.package.version}",
+    lambda host: (import_command("deepspeed", host),),
+    lambda recording: read_import(recording, "deepspeed"),
+    lambda value: value.error or f"deepspeed {value.version}",
     row=506,
     occasion="verify",
-    about="DeepSpeed as a job imports it, and the texts of the two files that it reads.",
+    about="What DeepSpeed is when a job imports it.",
 )
 
 

@@ -1,13 +1,10 @@
-"""NVIDIA's services beside the driver: DCGM's watches and last diagnostic, NVSwitch's fabric manager and its log."""
+"""NVIDIA's services beside the driver: DCGM's watches, and NVSwitch's fabric manager."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodectl.common.counting import counted
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, entry, output, parse, read_fact, script
-from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
+from nodectl.facts.base import AbsentError, Fact, entry, output, read_fact
 from nodectl.facts.services import UNITS_COMMAND, UNITS_FACT, Units
 from nodectl.model.recording import Command, Recording
 
@@ -80,73 +77,6 @@ DCGM_HEALTH_FACT = Fact(
 )
 
 
-# dcgm_fields.h: DCGM_FI_DEV_DIAG_*_RESULT, by the short names over their columns
-_TESTS = {
-    "MEMRES": (350, "memory"),
-    "DIARES": (351, "diagnostic"),
-    "PCIRES": (352, "pcie"),
-    "STRRES": (353, "targeted_stress"),
-    "POWRES": (354, "targeted_power"),
-    "MBWRES": (355, "memory_bandwidth"),
-    "MEMTRES": (356, "memtest"),
-    "PLSRES": (357, "pulse_test"),
-    "EUDRES": (358, "eud"),
-    "CPUEUDRES": (359, "cpu_eud"),
-    "SWRES": (360, "software"),
-    "NVBRES": (361, "nvbandwidth"),
-}
-_FIELDS = ",".join(str(field) for field, _ in _TESTS.values())
-_DCGM_DIAG_COMMAND = Command("dcgm-diag", ("dcgmi", "dmon", "-e", _FIELDS, "-c", "1"), deadline_s=15, hardware=True)
-# what dcgmi says of numbers that its release does not have yet
-_NO_FIELD = re.compile(r"\bfield", re.IGNORECASE)
-_DCGM_DIAG_ROW = re.compile(r"[A-Z][\w-]* \d+\s+(.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class DcgmDiag:
-    """How the last `dcgmi diag` of each test ended, as DCGM's host engine remembers it (DCGM 4 and later).
-
-    DCGM's error code by test, 0 if it passed; what did not run since the host engine's start is not here.
-    """
-
-    results: Mapping[str, int]
-
-
-def _read_dcgm_diag(recording: Recording) -> DcgmDiag:
-    done = entry(recording, _DCGM_DIAG_COMMAND.key)
-    printed = f"{done.stdout}{done.stderr}"
-    if any(phrase in printed.lower() for phrase in NO_ENGINE):
-        raise AbsentError("DCGM's host engine does not run")
-    if done.exit_status != 0 and _NO_FIELD.search(printed):
-        raise AbsentError("this release of DCGM does not keep results")
-    head, *lines = output(recording, _DCGM_DIAG_COMMAND.key).splitlines() or [""]
-    first, *columns = head.split() or [""]
-    if first != "#Entity" or not set(columns) <= _TESTS.keys():
-        raise ParseError(f"dcgm-diag: {head[:120]!r} is not the head of `dcgmi dmon -e {_FIELDS}`")
-    results: dict[str, int] = {}
-    for line in lines:
-        cells = match[1].split() if (match := _DCGM_DIAG_ROW.fullmatch(line.rstrip())) else []
-        if cells and len(cells) != len(columns):
-            raise ParseError(
-                f"dcgm-diag: {line[:160]!r} has {counted(len(cells), 'value')} under {counted(len(columns), 'name')}"
-            )
-        for name, cell in zip(columns, cells, strict=False):
-            if cell.isdigit():
-                # of the whole host, and so the same in each GPU's row
-                results[_TESTS[name][1]] = max(int(cell), results.get(_TESTS[name][1], 0))
-    return DcgmDiag(results)
-
-
-DCGM_DIAG_FACT = Fact(
-    "dcgm_diag",
-    (_DCGM_DIAG_COMMAND,),
-    _read_dcgm_diag,
-    lambda diag: ", ".join(f"{name} {code or 'passed'}" for name, code in diag.results.items()) or "none ran",
-    row=166,
-    quiet=True,
-)
-
-
 _MANAGER = Command("fabric-manager", ("nv-fabricmanager", "--version"), hardware=True)
 
 
@@ -174,25 +104,4 @@ FABRIC_MANAGER_FACT = Fact(
     _read_fabric_manager,
     lambda manager: f"{manager.version}, {manager.unit_state or 'state not known'}",
     row=640,
-)
-
-
-_FABRIC_MANAGER_LOG_COMMAND = script("fabric-manager-log", hardware=True)
-
-
-def _read_fabric_manager_log(recording: Recording) -> FabricManagerLog:
-    text = output(recording, _FABRIC_MANAGER_LOG_COMMAND.key, "fabric manager has no log there")
-    # right after a boot there is nothing to read, and nothing to tell
-    has_lines = any(line.strip() and not line.startswith("-- ") for line in text.splitlines())
-    return parse(parse_fabricmanager_log, text) if has_lines else FabricManagerLog((), 0)
-
-
-FABRIC_MANAGER_LOG_FACT = Fact(
-    "fabric_manager_log",
-    (_FABRIC_MANAGER_LOG_COMMAND,),
-    _read_fabric_manager_log,
-    lambda log: f"{counted(len(log.events), 'complaint')} in {counted(log.lines, 'line')}",
-    row=641,
-    quiet=True,
-    about="What fabric manager has logged since the boot: in its own file, else in the journal.",
 )

@@ -22,11 +22,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Meanings of names on the host: addresses, empty for no such name, None if no answer came in time."""
+    """The host's name, and what it means there: addresses, empty for nothing, None if no answer came in time."""
 
     hostname: str
     own: tuple[str, ...] | None
-    peers: Mapping[str, tuple[str, ...] | None] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class JobVenv:
     """Versions in the launcher's environment, empty if there is none; `engine` is that of --engine.
 
     The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
-    without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
+    without.
     """
 
     python: str
@@ -70,7 +69,6 @@ class JobVenv:
     nccl: str
     engine: str = ""
     cuda: str = ""
-    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +109,6 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCode:
-    """SHA-256 of the project's files that earlier launches brought there."""
-
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SharedMemory:
     """Size of /dev/shm, None if there is none."""
 
@@ -126,10 +117,9 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """Jobs of nodectl whose supervisor lives on the host: this login's, and those of others with the login."""
+    """Jobs of nodectl whose supervisor lives on the host, of any login."""
 
     ids: tuple[str, ...]
-    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +141,6 @@ KINDS: Mapping[str, type[Any]] = {
     "state_folder": Folder,
     "checkpoint_folder": Folder,
     "needed_paths": NeededPaths,
-    "kept_code": KeptCode,
     "shared_memory": SharedMemory,
     "running_jobs": RunningJobs,
     "rdma_devices": RdmaDevices,

@@ -351,27 +351,3 @@ PKEYS_FACT = text_fact(
     absent="the kernel has no RDMA device",
     row=232,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SoftRoce:
-    """Software RDMA devices, which tests use, and why this host cannot have one; empty if it can."""
-
-    devices: tuple[str, ...]
-    cannot: str
-
-
-def _parse_soft_roce(text: str) -> SoftRoce:
-    rows = [line.split(" ", 1) for line in text.splitlines()]
-    cannot = [text for kind, text in rows if kind == "cannot"]
-    return SoftRoce(tuple(text for kind, text in rows if kind == "device"), cannot[0] if cannot else "")
-
-
-SOFT_ROCE_FACT = text_fact(
-    "soft_roce",
-    script("soft-roce"),
-    _parse_soft_roce,
-    lambda soft: ", ".join(soft.devices) or "none",
-    row=215,
-    occasion="live",
-)

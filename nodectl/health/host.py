@@ -125,9 +125,8 @@ def order_of(
     variables = {
         **set_variables,
         "nodectl_nics": _nics(host),
-        "nodectl_nvlink_domain": host.variables.get("nodectl_nvlink_domain"),
         "mounts": policy.mounts,
-        VARIABLE: {"xid": dict(policy.xid)},
+        VARIABLE: policy.model_dump(include={"xid"}, exclude_unset=True),
         ASKED: [command.key for command in own_commands],
     }
     judges = judgements() if judged_by is None else tuple(judged_by)

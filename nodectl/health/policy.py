@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from nodectl.checks.catalogue import checks, thresholds
-from nodectl.checks.gpu.xid import check_site_xid
+from nodectl.checks.check import Action
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.recording import SITE
 from nodectl.model.status import Status
+from nodectl.profiles.load import check_document
 
 VARIABLE = "nodectl_health"
 
@@ -46,13 +45,21 @@ class Accepted(_Strict):
         return finding.check == self.check and self.subject in (None, finding.subject)
 
 
+class SiteXid(_Strict):
+    """What a site says of an Xid, over the catalogue."""
+
+    title: str = ""
+    status: Literal["ok", "warning", "failed"] = "warning"
+    action: Action = "none"
+    remedy: str = ""
+
+
 class Policy(_Strict):
     """One host's `nodectl_health`."""
 
     thresholds: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     accept: tuple[Accepted, ...] = ()
-    # read where the Xid catalogue is
-    xid: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    xid: dict[int, SiteXid] = Field(default_factory=dict)
     # file systems that must be mounted
     mounts: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
 
@@ -62,12 +69,6 @@ class Policy(_Strict):
         for name in numbers:
             _one_of(name, thresholds(), "threshold", "docs/health.md")
         return numbers
-
-    @field_validator("xid", mode="before")
-    @classmethod
-    def _of_the_catalogue(cls, xid: object) -> object:
-        check_site_xid(xid)
-        return xid
 
     def applied(self, finding: Finding, today: date) -> Finding:
         """Skipped where it is accepted today; what has expired counts again and says so."""
@@ -87,13 +88,11 @@ class Policy(_Strict):
 def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
     """Return the host's policy; UsageError naming the host, the path and what is wrong there."""
     given = variables.get(VARIABLE)
-    if given is None:
-        return Policy()
-    # equal policies of many hosts are read once
-    problem = _checked(json.dumps(given, default=str))
-    if isinstance(problem, Policy):
-        return problem
-    raise UsageError(f"{VARIABLE} of {host}: {problem}", "correct it in the inventory; see docs/health.md")
+    return (
+        Policy()
+        if given is None
+        else check_document(Policy, json.loads(json.dumps(given, default=str)), f"{VARIABLE} of {host}")
+    )
 
 
 def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:
@@ -104,20 +103,7 @@ def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:
             raise UsageError(reason, f"{meant(rule.check, site)}correct it there, or put the check into checks.d/")
 
 
-@lru_cache(maxsize=256)
-def _checked(given: str) -> Policy | str:
-    try:
-        return Policy.model_validate(json.loads(given))
-    except ValidationError as error:
-        return "; ".join(f"{'.'.join(map(str, item['loc'])) or VARIABLE}: {_reason(item)}" for item in error.errors())
-
-
-def _reason(item: Any) -> str:
-    return "no such field" if item["type"] == "extra_forbidden" else str(item["msg"]).removeprefix("Value error, ")
-
-
 def _one_of(name: str, choices: Mapping[str, object], what: str, where: str) -> str:
-    if name in choices:
-        return name
-    near = difflib.get_close_matches(name, list(choices), n=3)
-    raise ValueError(f"there is no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))
+    if name not in choices:
+        raise ValueError(f"there is no {what} {name!r}; {meant(name, choices)}see {where}")
+    return name

@@ -90,9 +90,8 @@ def for_nobody(checks: Sequence[SiteCheck], hosts: Sequence[Host]) -> tuple[str,
 def listed_as(check: SiteCheck) -> Check:
     """Return the check as `health --list` has it."""
     where = f" of {', '.join(check.groups)}" if check.groups else ""
-    looks_at = f"{FOLDER}/{check.path.name}{where}{': ' if check.about else ''}{check.about}"
-    fires = f"as it says; unknown: no answer within {check.limit_s} s, or none that can be read"
-    return Check(check.id, looks_at=looks_at, fires=fires)
+    about = f"{FOLDER}/{check.path.name}{where}{': ' if check.about else ''}{check.about}"
+    return Check(check.id, f"{about}; unknown: no answer within {check.limit_s} s, or none that can be read")
 
 
 def _read_folder(folder: Path) -> Iterator[SiteCheck]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -150,8 +149,6 @@ def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
         return _missing(placed, hosts)
     if cause.category == "collective_mismatch":
         return _odd_one(cause, hosts)
-    if cause.category == "abort_at_exit":
-        cause = _left_and_aborted(cause, [item.failure for item in placed[1:]])
     alike = [item.failure for item in placed[1:] if _is_alike(item.failure, cause)]
     lines = list(cause.evidence)
     if alike:
@@ -159,15 +156,6 @@ def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
         lines.append(f"{counted(len(alike), 'other rank')} ended alike: {numbers(ranks)}")
     lines += _rivals(first, placed)
     return replace(cause, evidence=tuple(lines))
-
-
-def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
-    """Return the cause; a script that ended while others waited for it is blamed for that, whatever happened after."""
-    missed = {other.rank for other in others if other.kind == "communication"} - {cause.rank}
-    if not missed:
-        return cause
-    message = f"its script ended while {counted(len(missed), 'other rank')} waited for it in a collective; then it was"
-    return replace(cause, category="left_early", message=f"{message} {cause.message}")
 
 
 def _is_alike(one: Failure, other: Failure) -> bool:
@@ -258,35 +246,10 @@ def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure
     return replace(first, rank=None, message=message, exit_status=None, evidence=tuple(evidence), traceback="")
 
 
-# "op.preamble.length <= op.nbytes. 6000 vs 4": bytes that came, and that were expected
-_SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d{1,18}) vs (\d{1,18})")
-
-
-# bytes of an element by torch's name of its type; any other type has four
-_TYPE_BYTES = {
-    **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
-    **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
-    **dict.fromkeys(("ComplexFloat", "Double", "Long"), 8),
-}
-
-
-def _bytes(call: Call) -> int:
-    """Return the bytes of a call's inputs, by their sizes and type."""
-    sizes = (re.findall(r"\d{1,18}", dimensions) for dimensions in re.findall(r"\[([\d, ]+)\]", call.sizes))
-    elements = sum(math.prod(map(int, dimensions)) for dimensions in sizes)
-    return elements * _TYPE_BYTES.get(call.types, 4)
-
-
 def _odd_one(cause: Failure, hosts: Sequence[HostWords]) -> Failure:
     """Blame, among ranks that called different things, the one that differs from most, by torch's flight recorder."""
-    recorded = _calls(hosts)
-    rows = list(recorded.unlike())
+    rows = _calls(hosts).unlike()
     odd, usual, many = calls.odd_one(rows)
-    got = _SIZES.search(cause.message)
-    if odd is None and got is not None and cause.rank not in recorded.at:
-        # the rank was aborted, and gloo's message tells which of the two sizes was its own
-        rows.sort(key=_bytes, reverse=int(got[1]) < int(got[2]))
-        odd, usual, many = calls.odd_one([*rows, rows[0]]) if rows else (None, "", 0)
     lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
     if odd is not None:
         cause = _blamed(cause, odd, usual, many, hosts)

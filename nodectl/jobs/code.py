@@ -53,9 +53,9 @@ class Code:
     """Hold what is copied: files below `folder` with their places; the script runs in `workdir`, named from there.
 
     `files` is the one list of what travels; no path in it has a link below `folder`. `name` is the project's and
-    script's own, for what is kept from one launch to the next; `project` is the folder's. `stayed` are places that stay
-    here, with the rule that says so; `ignored` are those of interest, `secrets` some of them. `alone` is why the script
-    travels without its folder. `shown` is printed before the copy.
+    script's own, for what is kept from one launch to the next. `stayed` are places that stay here, with the rule that
+    says so; `ignored` are those of interest, `secrets` some of them. `alone` is why the script travels without its
+    folder. `shown` is printed before the copy.
     """
 
     folder: Path
@@ -66,7 +66,6 @@ class Code:
     size_bytes: int
     ignored: tuple[str, ...] = ()
     stayed: tuple[tuple[str, str], ...] = ()
-    project: str = ""
     secrets: tuple[str, ...] = ()
     alone: str = ""
     shown: tuple[str, ...] = ()
@@ -220,7 +219,6 @@ def _alone(folder: Path, named: Sequence[Path], include: Sequence[Path]) -> Code
         files=files,
         size_bytes=sum(path.stat().st_size for path in named),
         stayed=tuple((place, why) for place in beside),
-        project=name_of(folder.name, named[0] if named else folder),
         alone=why,
         shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_spoken(files)),
     )
@@ -258,7 +256,6 @@ def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]
         size_bytes=_check_size(root, files, limit_mib),
         ignored=tuple(sorted(place for place in stayed if not _CACHES.match_file(place))),
         stayed=tuple(ordered[:_MOST_STAYED]),
-        project=name_of(root.name, root),
         secrets=secrets,
         shown=tuple(_spoken(files)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import queue
 import re
 import threading
@@ -30,21 +29,18 @@ _SILENT_S = 6.0  # a follower sends something every 2 s at least
 _LAST_CHANCE_S = 4.0  # patience with hosts that were silent when the last other host ended: all may have been frozen
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
-_TURN_S = 5.0
-_STEADY_S = 10.0  # a connection that lasts this long counts as restored
 _MOST_FRAMES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host; with `goes_on` a part of one, and the next of this host is its next part.
+    """A line of output of a host.
 
     `local_rank` is None for the launcher's, in which lines may say themselves which rank's they are.
     """
 
     host: str
     text: str
-    goes_on: bool = False
     local_rank: int | None = None
 
 
@@ -106,9 +102,9 @@ def follow(
     has answered for a minute, it ends.
     """
     messages: _Messages = queue.Queue(_MOST_FRAMES)
-    over, turn = threading.Event(), threading.Lock()
+    over = threading.Event()
     for host in hosts:
-        reader = _Reader(transport, host, job_id, start or Start(), once, messages, over, turn)
+        reader = _Reader(transport, host, job_id, start or Start(), once, messages, over)
         threading.Thread(target=reader.run, daemon=True).start()  # daemon: a dead host must not keep us
     try:
         yield from _collect(messages, [host.name for host in hosts], _ONCE_SILENT_S if once else _ALL_SILENT_S)
@@ -117,30 +113,29 @@ def follow(
 
 
 def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterator[Event]:
-    heard = _Heard(names)
+    heard_s = dict.fromkeys(names, time.monotonic())
     running, troubled = set(names), set[str]()
     while running:
         try:
             message = messages.get(timeout=0.5)
         except queue.Empty:  # no reader has anything more to report
             for host in running - troubled:
-                if time.monotonic() - heard.at_s[host] > _SILENT_S:
+                if time.monotonic() - heard_s[host] > _SILENT_S:
                     troubled.add(host)
                     yield Trouble(host, f"silent for {_SILENT_S:g} s")
-            if running <= troubled and _is_over(heard.at_s, running, patience_s):
+            if running <= troubled and _is_over(heard_s, running, patience_s):
                 return
             continue
         match message:
             case _Sign(host, ended=True):
-                heard.note(host)
+                heard_s[host] = time.monotonic()
                 running.discard(host)
             case [Line(host), *_] | Dropped(host) | _Sign(host):
-                heard.note(host, progress=not isinstance(message, _Sign))
+                heard_s[host] = time.monotonic()
                 if host in troubled:
                     troubled.discard(host)
                     yield Back(host)
             case Trouble(host):
-                heard.note_trouble(host)
                 if host not in troubled:
                     troubled.add(host)
                     yield message
@@ -148,27 +143,6 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
             yield from message
         elif isinstance(message, Dropped):
             yield message
-
-
-class _Heard:
-    """Records when each host was last heard; connections that keep breaking without any output do not count."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.at_s = dict.fromkeys(names, time.monotonic())
-        self._begun: dict[str, tuple[float, float]] = {}  # of its connection: since when, and when it was heard before
-
-    def note(self, host: str, *, progress: bool = False) -> None:
-        """Record that a host was heard; `progress`: more than a sign of life."""
-        now_s = time.monotonic()
-        begun_s, before_s = self._begun.get(host, (now_s, self.at_s[host]))
-        self._begun[host] = -math.inf if progress else begun_s, before_s
-        self.at_s[host] = now_s
-
-    def note_trouble(self, host: str) -> None:
-        """Record that a host's connection or its program there broke off."""
-        begun_s, before_s = self._begun.pop(host, (-math.inf, 0.0))
-        if time.monotonic() - begun_s < _STEADY_S:
-            self.at_s[host] = before_s
 
 
 def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:
@@ -190,11 +164,8 @@ class _Reader:
     once: bool
     messages: _Messages
     over: threading.Event
-    turn: threading.Lock
     offsets: dict[str, int] = field(default_factory=dict)
-    inside: str = ""
     spoke_s: float = 0.0
-    has_turn: bool = False
     frames: Reader = field(default_factory=Reader)
     damage: str = ""
     ended: bool = False
@@ -217,7 +188,6 @@ class _Reader:
             if not self.ended:
                 self._put(Trouble(self.host.name, self._problem(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
-                self._end_line()
                 self._put(_Sign(self.host.name, ended=True))
                 return
             self.over.wait(_RETRY_S)
@@ -247,7 +217,8 @@ class _Reader:
     def _take_text(self, text: bytes) -> None:
         (document,) = values_of(LogRow, [bounded_json.loads(text)], extra="ignore")
         if "text" in document:
-            self._take_lines(document)
+            lines = document["text"].removesuffix("\n").split("\n")
+            self._put([Line(self.host.name, line, document.get("rank")) for line in lines])
         elif "dropped" in document:
             self._put(Dropped(self.host.name, document.get("rank"), document["dropped"]))
         elif "offsets" in document:
@@ -263,29 +234,7 @@ class _Reader:
             return {"tail": self.start.tail, **rank}
         if not self.offsets and self.start.since_s is not None:
             return {"since_s": self.start.since_s + time.monotonic() - self.began_s, **rank}
-        return {"offsets": self.offsets, "inside": self.inside, **rank}
-
-    def _take_lines(self, document: LogRow) -> None:
-        """Pass lines on; a host that has begun a long line keeps its turn until the line ends."""
-        if not self.inside:
-            self.has_turn = self.turn.acquire(timeout=_TURN_S)
-        goes_on, rank = document.get("goes_on", False), document.get("rank")
-        *whole, last = document["text"].removesuffix("\n").split("\n")
-        lines = [Line(self.host.name, line, local_rank=rank) for line in whole]
-        self._put([*lines, Line(self.host.name, last, goes_on, rank)])
-        self.inside = document.get("file", "") if goes_on else ""
-        if not goes_on:
-            self._release()
-
-    def _end_line(self) -> None:
-        if self.inside:
-            self.inside = ""
-            self._put([Line(self.host.name, "")])
-            self._release()
-
-    def _release(self) -> None:
-        if self.has_turn:  # else it had waited too long for its turn, and went on without
-            self.turn.release()
+        return {"offsets": self.offsets, **rank}
 
     def _put(self, message: list[Line] | Dropped | Trouble | _Sign) -> None:
         while not self.over.is_set():

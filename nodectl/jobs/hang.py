@@ -46,16 +46,11 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str],
     if missing and len(missing) == len(ranks) and (ended or empty):
         others = f"rank {numbers(ended, _MOST_NAMED)} ended before" if ended else "no other rank lived"
         verdict, named = f"{_by_place(missing)}; {others}", tuple(rank.rank for rank in missing)
-    unanswered = _stores(reports)
-    if unanswered and not missing and not named:
-        verdict = f"{verdict}; {unanswered}"
     evidence = [
         *lines,
-        *(f"{host}: {line}" for host, report in reports.items() for line in report.get("listeners", ())),
         *_ras(reports),
         *_counters(reports),
         *(f"{host}: {line}" for host, report in reports.items() for line in report["xids"]),
-        *(f"{host}: {line}" for host, report in reports.items() for line in report.get("groups", ())),
         *(line for host, report in reports.items() for line in _spied(host, report)),
     ]
     return Look(tuple(ranks), verdict, tuple(named), tuple(map(without_secrets, evidence)), problems)
@@ -177,22 +172,6 @@ def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
         {int(rank): dump.get("groups", {}) for by_rank in dumps.values() for rank, dump in by_rank.items()}
     )
     return calls, [*lines, *(f"flight recorder: {calls.line(rank)}" for rank in sorted(calls.at)[:_MOST_NAMED])]
-
-
-def _stores(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a line on ranks that look for their store, and what listens at its address; empty if none does."""
-    rows = [
-        (str(row["rank"]), place)
-        for report in reports.values()
-        for row in report["ranks"]
-        for place in row.get("store", ())
-    ]
-    places = ", ".join(dict.fromkeys(place for _, place in rows))
-    who = "; ".join(f"{host}: {line}" for host, report in reports.items() for line in report.get("listeners", ()))
-    if not rows:
-        return ""
-    asks = ", ".join(dict.fromkeys(rank for rank, _ in rows))
-    return f"rank {asks} asked for the store at {places}, and no answer has come" + (f" ({who})" if who else "")
 
 
 def _ras(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:

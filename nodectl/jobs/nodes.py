@@ -56,17 +56,13 @@ def ask(
     *,
     forks: int,
     timeout_s: float,
-    stdin: bytes | Callable[[Host], bytes] | None = None,
+    stdin: bytes | None = None,
     kind: Any = dict[str, Any],
 ) -> Answers:
-    """`jobs.control` with `args(host)` on every host at once; `stdin` may be a function of the host, too.
-
-    `kind`: the type of a row (rows.py).
-    """
+    """`jobs.control` with `args(host)` on every host at once; `kind`: the type of a row (rows.py)."""
 
     def work(host: Host) -> CommandResult:
-        given = stdin(host) if callable(stdin) else stdin
-        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=given, bare=True)
+        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin, bare=True)
 
     lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
     refused, unreachable = {}, {}
@@ -116,11 +112,11 @@ def start(
     transport: Transport,
     hosts: Sequence[Host],
     plan: Plan,
-    packages: Mapping[str, bytes],
+    package: bytes,
     env: Mapping[str, str],
     forks: int,
 ) -> None:
-    """Copy each host's package there and start the job; whatever ends that before its end, it is undone everywhere."""
+    """Copy the package to each host and start the job; whatever ends that before its end, it is undone everywhere."""
     ranks = {host.name: str(rank) for rank, host in enumerate(hosts)}
     variables = json.dumps(dict(env)).encode() + b"\n"
     try:
@@ -130,7 +126,7 @@ def start(
             lambda host: ["start", plan.id, ranks[host.name]],
             forks=forks,
             timeout_s=_UPLOAD_S,
-            stdin=lambda host: variables + packages[host.name],
+            stdin=variables + package,
         )
         _all_or_none(started, "could not take and start the job")
     except BaseException as error:

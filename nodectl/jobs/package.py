@@ -1,9 +1,8 @@
-"""Packs what a job needs from the operator into one archive a host: plan, secret, variables, and the code."""
+"""Packs what a job needs from the operator into one archive: plan, secret and code; and collects variables."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -11,14 +10,10 @@ import re
 import secrets
 import stat
 import tarfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodectl.common.counting import counted
-from nodectl.common.nodeset import fold
 from nodectl.common.private import is_program, secret_of
-from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code
 from nodectl.jobs.plan import Plan
@@ -28,56 +23,27 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """Hold what `hosts` lack of the code: contents by their SHA-256."""
-
-    hosts: tuple[str, ...]
-    contents: Mapping[str, bytes]
-
-    def describe(self) -> str:
-        """Return `2 files, 0.1 MiB`."""
-        return f"{counted(len(self.contents), 'file')}, {sum(map(len, self.contents.values())) / MIB:.1f} MiB"
-
-
-def pack(
-    plan: Plan, code: Code | None, kept: Mapping[str, Collection[str]]
-) -> tuple[dict[str, bytes], tuple[Parcel, ...]]:
-    """Each host's tar.gz with private modes, with what it lacks of the code (`kept`: beginnings of SHA-256, by host).
-
-    The secret is new for every job. Hosts that lack the same have one parcel; there is none where code is not copied.
-    """
-    secret = secrets.token_bytes(_SECRET_BYTES)
-    if code is None:
-        return dict.fromkeys(kept, _archive(plan, secret, {})), ()
-    manifest, contents = _read(code)
-    archives, sent = {}, _parcels(contents, kept)
-    for parcel in sent:
-        # one member for all contents: a node takes four times as long for a member each
-        sizes = [(digest, len(data)) for digest, data in parcel.contents.items()]
-        files = json.dumps({"project": code.project, "files": manifest, "blobs": sizes}).encode()
-        members = {"files.json": files, "blobs": b"".join(parcel.contents.values())}
-        archives.update(dict.fromkeys(parcel.hosts, _archive(plan, secret, members)))
-    return archives, sent
+def pack(plan: Plan, code: Code | None) -> bytes:
+    """Return the tar.gz for each host, with private modes; the secret is new for every job."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
+        _add_file(archive, "plan.json", json.dumps(plan.document()).encode())
+        _add_file(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
+        if code is not None:
+            try:
+                _add_code(archive, code)
+            except OSError as error:
+                raise JobError(f"the code cannot be read: {error}") from error
+    return buffer.getvalue()
 
 
-def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
-    """Return each file's SHA-256 and whether it is executable, by its path, and the contents by SHA-256."""
-    manifest, contents = {}, {}
-    try:
-        for path, place in code.files:
-            data, executable = _read_file(code.folder, path)
-            # a file may have been replaced since it was selected
-            if not is_program(path) and (what := secret_of(data)):
-                raise JobError(
-                    f"{path} never travels with a job: by now it holds {what}", "remove it, and launch again"
-                )
-            digest = hashlib.sha256(data).hexdigest()
-            contents[digest] = data
-            manifest[place] = digest, executable
-    except OSError as error:
-        raise JobError(f"the code cannot be read: {error}") from error
-    return manifest, contents
+def _add_code(archive: tarfile.TarFile, code: Code) -> None:
+    for path, place in code.files:
+        data, executable = _read_file(code.folder, path)
+        # a file may have been replaced since it was selected
+        if not is_program(path) and (what := secret_of(data)):
+            raise JobError(f"{path} never travels with a job: by now it holds {what}", "remove it, and launch again")
+        _add_file(archive, f"code/{place}", data, 0o700 if executable else 0o600)
 
 
 def _read_file(folder: Path, path: Path) -> tuple[bytes, bool]:
@@ -100,43 +66,9 @@ def _read_file(folder: Path, path: Path) -> tuple[bytes, bool]:
         return stream.read(), bool(mode & 0o111)
 
 
-def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
-    hosts: dict[frozenset[str], list[str]] = {}
-    for host, there in kept.items():
-        hosts.setdefault(frozenset(_lacking(contents, frozenset(there))), []).append(host)
-    return tuple(
-        Parcel(tuple(names), {digest: contents[digest] for digest in contents if digest in lacking})
-        for lacking, names in hosts.items()
-    )
-
-
-def _lacking(digests: Iterable[str], there: frozenset[str]) -> Iterator[str]:
-    """Yield the digests of which the host has no beginning."""
-    lengths = {len(beginning) for beginning in there}
-    return (digest for digest in digests if not any(digest[:length] in there for length in lengths))
-
-
-def _archive(plan: Plan, secret: bytes, files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
-        _add_file(archive, "plan.json", json.dumps(plan.document()).encode())
-        _add_file(archive, "secret", secret)
-        for name, data in files.items():
-            _add_file(archive, name, data)
-    return buffer.getvalue()
-
-
-def describe_parcels(sent: Sequence[Parcel]) -> str:
-    """Return `code: 2 files, 0.1 MiB are new to the hosts`, by groups of hosts where they differ; "" without code."""
-    if len(sent) < 2:
-        return f"code: {sent[0].describe()} of it are new to the hosts" if sent else ""
-    return f"code: {'; '.join(f'{parcel.describe()} of it are new to {fold(parcel.hosts)}' for parcel in sent)}"
-
-
-def _add_file(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """Add a file with these bytes."""
+def _add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o600
+    entry.size, entry.mode = len(data), mode
     archive.addfile(entry, io.BytesIO(data))
 
 

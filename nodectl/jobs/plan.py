@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 from nodectl.common import node_paths
 from nodectl.common.nodeset import fold
@@ -20,7 +20,7 @@ from nodectl.payload.jobs.job_id import PLAN_VERSION
 
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
-HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
+HOST, NONE = NIC_BINDINGS = ("host", "none")
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
@@ -39,15 +39,13 @@ _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 class PlanHost:
     """A host of the job in rank order; `interface` is empty if the launcher is to choose.
 
-    `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose. `venv` is its
-    environment if that is not the plan's.
+    `ib_hca` is its NCCL_IB_HCA, empty where NCCL is to choose. `venv` is its environment if that is not the plan's.
     """
 
     name: str
     address: str
     interface: str = ""
     ib_hca: str = ""
-    gpu_hcas: tuple[str, ...] = ()
     venv: str = ""
 
 
@@ -279,15 +277,13 @@ class LaunchRequest:
 class Surroundings:
     """Hold what preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
-    `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the beginnings of
-    SHA-256 of the files of the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
+    `skipped` are its findings that the operator let pass by --skip. `rdma_hosts` have RDMA devices, and GPUs.
     """
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
     free_ports: tuple[int, ...]
     skipped: tuple[str, ...] = ()
-    kept_code: Mapping[str, Collection[str]] = field(default_factory=dict)
     container_engine: str = ""
     rdma_hosts: Collection[str] = ()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from nodectl.checks.catalogue import launch_checks, launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
 from nodectl.common import bounded_json
-from nodectl.common.documents import values_of
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import ParseError, UsageError
@@ -22,7 +21,6 @@ from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
 from nodectl.facts.network import Nic, nics_in
-from nodectl.jobs.rows import ListenRow
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -51,10 +49,6 @@ _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
 _REACH_AGAIN_S = 15.0
 _LISTENS_S = 120.0
-# a listener that was paused for longer may have missed all attempts of a host
-_LATE_S = 4.0
-# up to this many hosts, every host resolves every name; beyond it, only the first host's
-_NAMES_RESOLVED = 64
 _SHOWN_CHARS = 200
 # engines that an environment holds as a package of their name, beside torch
 _PACKAGES = ("deepspeed", "accelerate")
@@ -169,18 +163,15 @@ def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 
 def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:
-    named = hosts if len(hosts) <= _NAMES_RESOLVED else hosts[:1]
     return {
         "address": host.address,
         "others": [other.address for other in hosts if other != host][:8],
-        "peers": [other.name for other in named],
         "ports": list(needs.candidate_ports),
         "interface": needs.interface or "",
         "launcher": needs.launcher,
         "venv": needs.venv or "",
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
-        "project": needs.project,
         "image": needs.image,
         "engines": _engines(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",
@@ -227,7 +218,7 @@ def _reach(
 ) -> list[Finding]:
     """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start.
 
-    A host without an answer tries again, three times as long; it fails only if the listener ran all the time.
+    A host without an answer tries again, three times as long.
     """
     addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
@@ -257,7 +248,7 @@ def _reach(
             return [_cannot_listen(host, hosts[0], listener.problem) for host in hosts[1:]]
     if all(finding.status is Status.OK for finding in findings.values()):
         listener.join(_REACH_S)  # the job wants these ports next
-    return [listener.judge(findings[host.name]) for host in hosts[1:]]
+    return [findings[host.name] for host in hosts[1:]]
 
 
 def _cannot_listen(host: Host, first: Host, problem: str) -> Finding:
@@ -273,11 +264,11 @@ def _cannot_listen(host: Host, first: Host, problem: str) -> Finding:
 
 
 class _Listener:
-    """The listener on the first host, run in a thread, with its own reports while it listens."""
+    """The listener on the first host, run in a thread."""
 
     def __init__(self, transport: Transport, host: Host, request: Mapping[str, object]) -> None:
         self.problem = "it did not begin in time"
-        self._host, self._reader, self._late_s, self._spoke_s = host, Reader(), 0.0, time.monotonic()
+        self._reader = Reader()
         self._begun = threading.Event()
         self._is_listening = False
         asked = json.dumps(request).encode()
@@ -304,26 +295,9 @@ class _Listener:
         """Wait until the listener has released its ports."""
         self._thread.join(timeout_s)
 
-    def judge(self, finding: Finding) -> Finding:
-        """Return the finding; a missing answer is no proof if the listener itself was paused."""
-        late_s = max(self._late_s, time.monotonic() - self._spoke_s if self._thread.is_alive() else 0.0)
-        if finding.status is not Status.FAILED or late_s < _LATE_S or "no answer" not in finding.actual:
-            return finding
-        actual = f"{finding.actual}; {self._host.name} was too busy to answer for {late_s:.0f} s"
-        return replace(finding, status=Status.UNKNOWN, actual=actual, remedy="launch again when the host is less busy")
-
     def _take(self, stream: str, data: bytes) -> None:
-        if stream != "stdout":
-            return
-        try:
-            documents = [bounded_json.loads(text) for text in self._reader.feed(data)]
-            heard = values_of(ListenRow, documents, extra="ignore")
-        except ValueError:  # its report is damaged
-            return
-        for row in heard:
-            self._spoke_s = time.monotonic()
-            self._late_s = max(self._late_s, row.get("late_s", 0.0))
-            if row.get("listening"):
+        with suppress(ValueError):  # its report is damaged
+            if stream == "stdout" and self._reader.feed(data):
                 self._is_listening = True
                 self._begun.set()
 

@@ -229,20 +229,17 @@ class RankRow(LivingRow):
     moved: bool
     cpu: float
     output_age_s: float | None
-    store: NotRequired[list[Line]]
 
 
 class ExamineRow(TypedDict):
     """A row of `examine`."""
 
     ranks: list[RankRow]
-    listeners: NotRequired[list[Line]]
     network: dict[Line, float]
     gpus: list[GpuRow]
     ras: str
     flight: NotRequired[dict[RankKey, DumpRow]]
     xids: list[Line]
-    groups: NotRequired[list[Line]]
     ended: NotRequired[list[int]]
 
 
@@ -272,18 +269,10 @@ class SurveyRow(TypedDict):
     sees_token: bool
 
 
-class ListenRow(TypedDict, total=False):
-    """A word of the first host while it listens."""
-
-    listening: bool
-    late_s: float
-
-
 class LogRow(TypedDict, total=False):
     """A frame of `jobs.logs`."""
 
     text: str
-    goes_on: bool
     rank: int | None
     file: Line
     offset: int

@@ -11,7 +11,7 @@ from typing import Any
 from nodectl import __version__
 from nodectl.common.documents import values_of
 from nodectl.ledger.events import Event, EventKind, Judged, open_cordons
-from nodectl.ledger.history.database import Database, moment
+from nodectl.ledger.history.database import Database
 from nodectl.model.acceptance import Acceptance
 
 _COLUMNS = "id, time, kind, host, who, reason, judged"
@@ -74,11 +74,10 @@ class Ledger(Database):
 
 
 def _event(row: Sequence[Any]) -> Event:
-    """Read an event; ValueError for anything else, which SQLite would keep, too."""
     number, when, kind, host, who, reason, text = row
     # a nodectl of another version may have kept more
     judged = values_of(Judged, [json.loads(text)], extra="ignore")[0] if text else None
-    return Event(int(number), moment(when), EventKind(kind), str(host), str(who), str(reason), judged)
+    return Event(number, when, EventKind(kind), host, who, reason, judged)
 
 
 def _now(when: float | None) -> float:

@@ -33,9 +33,7 @@ def has_time(options: ProbeOptions, seconds: float) -> bool:
     return left is None or left >= seconds
 
 
-def fit(
-    probe: Probe[Own], options: Own, rounds: int = 1, cost_s: Cost | None = None, *, least_rounds: int = 1
-) -> tuple[Own, Amount]:
+def fit(probe: Probe[Own], options: Own, rounds: int = 1, cost_s: Cost | None = None) -> tuple[Own, Amount]:
     """Return the options with as much of what is asked for, else usual, as fits into their time; and how much that is.
 
     What is asked for may be less than the probe's least. `cost_s` goes before the probe's own, where more is known.
@@ -43,9 +41,7 @@ def fit(
     repetitions = options.repetitions or probe.usual.repetitions
     duration_s = options.duration_s or probe.usual.duration_s
     wish = Amount(repetitions, duration_s, rounds)
-    least = Amount(
-        min(probe.least.repetitions, repetitions), min(probe.least.duration_s, duration_s), min(least_rounds, rounds)
-    )
+    least = Amount(min(probe.least.repetitions, repetitions), min(probe.least.duration_s, duration_s))
     amount, trimmed = fitted(probe.name, wish, least, cost_s or probe.cost_s, left_s(options.ends_at))
     given = replace(options, repetitions=amount.repetitions, duration_s=amount.duration_s, trimmed=trimmed)
     return given, amount

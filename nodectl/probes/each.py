@@ -15,7 +15,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event
 from nodectl.probes.outliers import Comparison, SlowOne, better
-from nodectl.probes.schedule import Pace, by_machine, turns
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
 
@@ -63,8 +63,7 @@ class Plan:
 
     def measured(self, transport: Transport, nodes: Sequence[Node], one: One) -> ProbeResult:
         """Measure machines at once, as many as --forks says, and the hosts of each in turn."""
-        pace = Pace(self.probe.name, turns(nodes, self.options.forks), self.note, self.takes_s(nodes))
-        return by_machine(transport, nodes, lambda node: one(node, nodes), self.options.forks, pace)
+        return by_machine(transport, nodes, lambda node: one(node, nodes), self.options.forks)
 
 
 def planned(

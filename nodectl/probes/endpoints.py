@@ -34,6 +34,11 @@ class Endpoint:
     machine: str = ""
     speed_mbit: int | None = None
 
+    @property
+    def name(self) -> str:
+        """Return the name of the host."""
+        return self.host.name
+
 
 T = TypeVar("T")
 

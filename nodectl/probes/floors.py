@@ -157,7 +157,7 @@ def _is_met(floor: Floor, measurement: Measurement) -> bool:
 def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
     given = measurement.conditions
     if name == "size":
-        size, bound = given.get("size_bytes"), _size(wanted)
+        size, bound = given.get("size_bytes"), parse_size(str(wanted))
         if not isinstance(size, int) or bound is None:
             return False
         # what a small message takes at most says nothing of a larger one
@@ -195,13 +195,6 @@ def _plain(value: object) -> object:
 def floor_size(floor: Floor) -> int | None:
     """Its size in bytes; None if it names none, ValueError if that is no size."""
     return size_bytes(str(floor.conditions["size"])) if "size" in floor.conditions else None
-
-
-def _size(wanted: object) -> int | None:
-    try:
-        return size_bytes(str(wanted))
-    except ValueError:
-        return None
 
 
 def size_bytes(text: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 from typing import TypeVar
 
 from nodectl.errors import UsageError
@@ -70,15 +69,6 @@ def _circle(items: Sequence[T], turns: Iterable[int]) -> Rounds[T]:
     return [pairs for pairs in rounds if pairs]
 
 
-def ring(items: Sequence[T]) -> Rounds[T]:
-    """Each host with the next, the last with the first: two rounds, a third where the ring is odd."""
-    if len(items) < 3:
-        return all_pairs(items)
-    edges = [(items[i], items[(i + 1) % len(items)]) for i in range(len(items))]
-    last = [] if len(edges) % 2 == 0 else [edges.pop()]
-    return [pairs for pairs in (edges[::2], edges[1::2], last) if pairs]
-
-
 def sampled(items: Sequence[T], count: int, seed: int = 0) -> Rounds[T]:
     """So many rounds of all pairs, drawn by chance over shuffled hosts: each meets other partners in each round.
 
@@ -107,8 +97,3 @@ def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
             return {}
         switches[host.name] = ", ".join(sorted({str(name) for name in names}))
     return switches
-
-
-def merged(plans: Iterable[Rounds[T]]) -> Rounds[T]:
-    """Plans of different hosts, or NICs, side by side."""
-    return [[pair for part in parts if part for pair in part] for parts in zip_longest(*plans)]

@@ -72,7 +72,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
         return _asked_again(result, _measure(transport, pair, options), reason)
 
     began = time.monotonic()
-    result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, _NAME, note, whole_s)
+    result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, _NAME, note)
     round_s = (time.monotonic() - began) / max(1, len(rounds))
     result += ProbeResult(findings=blame(result.measurements, result.findings))
     ends = {endpoint.host.name: endpoint for endpoint in ready}

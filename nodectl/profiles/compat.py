@@ -19,7 +19,6 @@ from nodectl.profiles.nccl import (
     FINDS_GID_INDEX,
     asks_for_ib,
     finds_gid_index,
-    is_set,
     variable,
     version_key,
     why_not_together,
@@ -28,7 +27,6 @@ from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
-_MAX_SOCKETS = 64
 # PyTorch's names for its builds: of CUDA, of the CPU, of other makers' GPUs
 _BUILD = re.compile(r"cu[0-9]+|cpu|rocm[0-9.]+|xpu")
 # from this version on a collective without an allowed algorithm is an error
@@ -161,58 +159,54 @@ def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Pro
         )
 
 
-_LINKS = {"nvswitch": "NVSwitches", "nvlink-bridge": "NVLink bridges"}
 # what NCCL says then
 _NO_IB = "NCCL ends with 'network IB not found'"
 
 
 def _ib_network(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
-    if (
-        asks_for_ib(env)
-        and hardware.gpus is not None
-        and not any(nic.kind in ("infiniband", "roce") for nic in hardware.nics)
-    ):
+    if asks_for_ib(env) and hardware.gpus is not None and not hardware.has_rdma:
         reason = f"NCCL_NET=IB is set, and the hardware has neither InfiniBand nor RoCE: {_NO_IB}"
         yield Problem("nccl-net-ib", reason, "NCCL user guide, NCCL_NET", "no NCCL_NET")
 
 
+def _is_on(value: str) -> bool:
+    return value not in ("", "0")
+
+
+# what takes away what the hardware was bought for: all of it works, and much slower
+_COSTS: tuple[tuple[str, Mapping[str, Callable[[str], bool]], Callable[[Hardware], bool], str], ...] = (
+    (
+        "nccl-without-nvlink",
+        {"NCCL_P2P_DISABLE": _is_on, "NCCL_P2P_LEVEL": lambda value: value in ("LOC", "0")},
+        lambda hardware: hardware.link in ("nvswitch", "nvlink-bridge"),
+        "takes NVLink away: GPUs of one host meet in its memory",
+    ),
+    (
+        "nccl-without-rdma",
+        {"NCCL_IB_DISABLE": _is_on, "NCCL_NET": lambda value: value.lower() == "socket"},
+        lambda hardware: hardware.has_rdma,
+        "leaves the RDMA ports unused: hosts meet over TCP, through the CPUs",
+    ),
+    (
+        "nccl-without-gdr",
+        {"NCCL_NET_GDR_LEVEL": lambda value: value in ("LOC", "0")},
+        lambda hardware: hardware.has_rdma,
+        "sends what GPUs exchange between hosts through the hosts' memory",
+    ),
+    (
+        "nccl-without-nvls",
+        {"NCCL_NVLS_ENABLE": lambda value: value == "0"},
+        lambda hardware: hardware.reduces_in_switch,
+        "takes the reduction in the NVSwitches away: all_reduce moves its data twice",
+    ),
+)
+
+
 def _costs(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
-    """Variables that take away what the hardware was bought for: all of it works, and much slower."""
-    links, rdma = hardware.link, [nic for nic in hardware.nics if nic.kind in ("infiniband", "roce")]
-    apart = is_set(env, "NCCL_P2P_DISABLE") or env.get("NCCL_P2P_LEVEL") in ("LOC", "0")
-    sockets = is_set(env, "NCCL_IB_DISABLE") or env.get("NCCL_NET", "").lower() == "socket"
-    if apart and links in ("nvswitch", "nvlink-bridge"):
-        name = "NCCL_P2P_DISABLE" if is_set(env, "NCCL_P2P_DISABLE") else "NCCL_P2P_LEVEL"
-        lost = (
-            f"{name}={env[name]} takes the {_LINKS[links]} away: GPUs of one host meet in its memory{_fall(hardware)}"
-        )
-        yield Problem("nccl-without-nvlink", lost, "NCCL user guide, NCCL_P2P_DISABLE", f"no {name}", mild=True)
-    if sockets and rdma:
-        name = "NCCL_IB_DISABLE" if is_set(env, "NCCL_IB_DISABLE") else "NCCL_NET"
-        ports = ", ".join(f"{nic.count} x {nic.rate_gbit:g} Gbit/s" for nic in rdma)
-        lost = f"{name}={env[name]} leaves the RDMA ports ({ports}) unused: hosts meet over TCP, through the CPUs"
-        yield Problem("nccl-without-rdma", lost, "NCCL user guide, NCCL_IB_DISABLE", f"no {name}", mild=True)
-    if env.get("NCCL_NET_GDR_LEVEL") in ("LOC", "0") and rdma and not sockets:
-        lost = "NCCL_NET_GDR_LEVEL=LOC sends what GPUs exchange between hosts through the hosts' memory"
-        yield Problem(
-            "nccl-without-gdr", lost, "NCCL user guide, NCCL_NET_GDR_LEVEL", "no NCCL_NET_GDR_LEVEL", mild=True
-        )
-    if env.get("NCCL_NVLS_ENABLE") == "0" and hardware.gpu and _reduces_in_switch(hardware):
-        lost = "NCCL_NVLS_ENABLE=0 takes the reduction in the NVSwitches away: all_reduce moves its data twice"
-        yield Problem("nccl-without-nvls", lost, "NCCL user guide, NCCL_NVLS_ENABLE", "no NCCL_NVLS_ENABLE", mild=True)
-
-
-def _reduces_in_switch(hardware: Hardware) -> bool:
-    return hardware.nvswitch and hardware.gpu is not None and version_key(hardware.gpu.compute_capability) >= (9, 0)
-
-
-def _fall(hardware: Hardware) -> str:
-    """Return `, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; "" if it has not both."""
-    floors = [floor for floor in hardware.floors if floor.probe == "nccl" and "nodes" not in floor.conditions]
-    reduced = [floor for floor in floors if floor.conditions.get("collective") == "all_reduce"]
-    linked = [floor.value for floor in reduced if floor.link_class == hardware.link]
-    without = [f"{floor.value:g} {floor.unit}" for floor in reduced if floor.link_class == "pcie"]
-    return f", and all_reduce falls from {max(linked):g} to about {without[0]}" if linked and without else ""
+    for code, variables, is_bought, lost in _COSTS:
+        name = next((name for name, is_off in variables.items() if name in env and is_off(env[name])), None)
+        if name and is_bought(hardware):
+            yield Problem(code, f"{name}={env[name]} {lost}", f"NCCL user guide, {name}", f"no {name}", mild=True)
 
 
 def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
@@ -292,7 +286,6 @@ def nccl_problems(env: Mapping[str, str], nccl: str | None) -> Iterator[Problem]
         return
     yield from _not_read(env, nccl)
     yield from _algorithm(env.get("NCCL_ALGO", ""), nccl)
-    yield from _sockets(env)
     if "NCCL_IB_GID_INDEX" in env and finds_gid_index(nccl):
         yield Problem(
             "nccl-gid-index",
@@ -341,20 +334,6 @@ def _algorithm(value: str, nccl: str) -> Iterator[Problem]:
             f"from {_STRICT_ALGORITHMS} on there is no fallback",
             "NCCL user guide, NCCL_ALGO; NCCL 2.30.7, src/enqueue.cc",
             f"NCCL_ALGO=ring,{meant};allreduce:{meant}",
-        )
-
-
-def _sockets(env: Mapping[str, str]) -> Iterator[Problem]:
-    threads, sockets = env.get("NCCL_SOCKET_NTHREADS", ""), env.get("NCCL_NSOCKS_PERTHREAD", "")
-    if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > _MAX_SOCKETS:
-        lowered = _MAX_SOCKETS // max(int(threads), 1)
-        yield Problem(
-            "nccl-sockets",
-            f"NCCL_SOCKET_NTHREADS={threads} with NCCL_NSOCKS_PERTHREAD={sockets} are more than {_MAX_SOCKETS} "
-            "sockets, which NCCL lowers",
-            "NCCL source, net_socket.cc",
-            f"NCCL_NSOCKS_PERTHREAD={lowered}",
-            mild=True,
         )
 
 

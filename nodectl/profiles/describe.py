@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.compat import Problem
-from nodectl.profiles.gpus import capability_of, floors_of, model_of, models_source
-from nodectl.profiles.links import expected
 from nodectl.profiles.schema import Floor, Hardware, Setting, Stack, Tuning
 
 # about the other fields, not fields of their own
@@ -21,42 +19,10 @@ def values(profile: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, 
     """(path, {value, why, source, origin, unverified}) of each value; keys without anything to say are left out."""
     sources = getattr(profile, "sources", {})
     unverified = getattr(profile, "unverified", {})
-    known = _of_catalogue(profile) if isinstance(profile, Hardware) else None
     for path, row in _flat(profile, ""):
-        if known is not None and row["value"] not in (None, [], False):
-            of_gpu = path.startswith(("gpu.", "mixed[", "floors[")) or path == "link"
-            row["origin"] = "the catalogue" if of_gpu and str(row["value"]) in known else "the profile itself"
         row.setdefault("source", _note(sources, path))
         row.setdefault("unverified", _note(unverified, path))
         yield path, {key: value for key, value in row.items() if key == "value" or value}
-    if isinstance(profile, Hardware):
-        yield from _beside(profile)
-
-
-def _of_catalogue(hardware: Hardware) -> frozenset[str]:
-    """Return the values, as they are shown, that its GPUs have by the catalogue."""
-    known: set[str] = set()
-    for gpu in filter(None, (hardware.gpu, *hardware.mixed)):
-        if model := model_of(gpu.model):
-            floors = map(floor_text, floors_of(gpu.model))
-            known |= {str(capability_of(gpu.model)), str(model.memory_gb), *floors}
-            known |= set() if model.nvlink else {"pcie"}
-    return frozenset(known)
-
-
-def _beside(hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is published of its GPU and no value of the profile, and what its links are predicted to reach."""
-    model = model_of(hardware.gpu.model) if hardware.gpu else None
-    if model:
-        published = model.model_dump(exclude={"names", "floors", "between", "memory_gb"}, exclude_none=True)
-        texts = [f"{name} {_joined(value)}" for name, value in published.items() if value is not False]
-        yield "gpu.published", {"value": texts, "source": models_source()}
-    for what, floor in expected(hardware):
-        yield f"links.{what}", {"value": floor_text(floor), "source": floor.source}
-
-
-def _joined(value: Any) -> str:
-    return " x ".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}"
 
 
 def _note(notes: Mapping[str, str], path: str) -> str:

@@ -144,20 +144,12 @@ def is_same(seen: str, named: str) -> bool:
 def apart(name: str) -> str:
     """Return why the GPU of this name is held to no figures: a vGPU, a Jetson's, one older than Pascal; else empty."""
     if board := _VGPU.fullmatch(name):
-        return f"a vGPU of the {_card(board[1])}: a part of it, and no figure of the whole card holds"
+        return f"a vGPU of {board[1]}: a part of it, and no figure of the whole card holds"
     if _JETSON.fullmatch(name):
         return f"the GPU of a Jetson: {WORKS_BESIDE}"
     can = next((row.compute_capability for row in products() if row.kind == gpu_kind(name)), "")
     is_old = float(can) < _PASCAL if can else _OLD.match(name)
     return f"older than Pascal{f' (compute capability {can})' if can else ''}: {WORKS_BESIDE}" if is_old else ""
-
-
-def _card(board: str) -> str:
-    """Return the kind that a vGPU's board is: P4 of P4, A100 of A100D, RTX 6000 Ada Generation of RTX6000-Ada."""
-    key = _key(board)
-    kinds = {_key(row.kind): row.kind for row in products()}
-    near = [kind for kind in kinds if kind.startswith(key) or key.startswith(kind)]
-    return kinds[max(near, key=lambda kind: (min(len(kind), len(key)), -len(kind)))] if near else board
 
 
 def _key(text: str) -> str:
@@ -208,11 +200,6 @@ def _figures(row: Product) -> object:
 def catalogue_source() -> str:
     """Return where the PCI ids are from."""
     return _catalogue().source
-
-
-def models_source() -> str:
-    """Return where a GPU's figures are from."""
-    return _published().source
 
 
 def is_composed(name: str) -> bool:

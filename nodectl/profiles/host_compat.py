@@ -111,9 +111,10 @@ def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
 def _network(hardware: Hardware, env: Mapping[str, str], node: Node) -> Iterator[Problem]:
     if node.rdma == () and asks_for_ib(env):
         # what the profile promises a driver may bring that this run installs
-        promised = any(nic.kind in ("infiniband", "roce") for nic in hardware.nics)
         reason = "NCCL_NET=IB is set, and this host has no RDMA device: NCCL ends with 'network IB not found'"
-        yield Problem("nccl-net-ib-here", reason, "/sys/class/infiniband of the host", "no NCCL_NET", mild=promised)
+        yield Problem(
+            "nccl-net-ib-here", reason, "/sys/class/infiniband of the host", "no NCCL_NET", mild=hardware.has_rdma
+        )
 
 
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
-from nodectl.profiles.gpus import Model, capability_of, model_of
-from nodectl.profiles.schema import Floor, GpuLink, Hardware
+from nodectl.profiles.gpus import capability_of, model_of
+from nodectl.profiles.schema import Floor, GpuLink
 
 # GB/s each way of an NVLink: of the first generation, of the second to fourth, of the fifth. nvidia-smi shows this, or
 # the signalling rate, which is up to 6 % more (26.562 on an H100)
@@ -89,33 +89,3 @@ def ring(rate: object, link_class: object) -> Floor | None:
 def _floor(probe: str, rate: float, part: float, what: str) -> Floor:
     source = f"predicted: {100 * part:.0f} % of {what}, {rate:.4g} GB/s each way"
     return Floor(probe=probe, value=round(part * rate, 1), unit="GB/s", source=source, is_predicted=True)
-
-
-def expected(hardware: Hardware) -> Iterator[tuple[str, Floor]]:
-    """Yield (what, floor) that the links of its GPUs predict: host, pair, all_reduce; of what has none measured."""
-    model = model_of(hardware.gpu.model) if hardware.gpu else None
-    if hardware.gpu is None or model is None:
-        return
-    measured = {floor.probe for floor in hardware.floors}
-    for what, (probe, conditions) in _ways(hardware, hardware.gpu.model, model).items():
-        floor = predicted(probe, conditions) if probe not in measured else None
-        if floor:
-            yield what, floor
-
-
-def _ways(hardware: Hardware, gpu: str, model: Model) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return (probe, conditions) of its ways, by the link class of the hardware: without a bridge over PCIe."""
-    count = hardware.gpus or 0
-    generation, lanes = model.pcie or (None, None)
-    given = {"device": gpu, "pcie_gen": generation, "pcie_width": lanes}
-    ways: dict[str, tuple[str, dict[str, Any]]] = {"host": ("h2d", given)}
-    if count < 2:
-        return ways
-    joined = 0 if hardware.link == "pcie" or (model.bridge and not hardware.link) else (model.nvlink or (0, 0))[1]
-    ring = 0 if model.bridge and count > 2 else joined
-    rate = nvlink_gb_s(gpu, ring) if ring else pcie_gb_s(generation, lanes)
-    of_ring = {"collective": "all_reduce", "gpus": count, "link_class": "nvswitch" if ring else "pcie"}
-    return ways | {
-        "pair": ("p2p", {**given, "connection": "direct", "link": f"NV{joined}" if joined else "PHB"}),
-        "all_reduce": ("nccl", {**of_ring, "model_busbw_gb_s": rate, "model_limit": "inside"}),
-    }

@@ -62,19 +62,11 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
     """Return the raw document of a profile and its file; ProfileError naming the known ones if there is none."""
     profiles = find_profiles(kind, extra_dirs)
     if name not in profiles:
-        _refuse_other_suffix(kind, name, extra_dirs)
         hint = f"{meant(name, profiles)}set nodectl_{kind} to one of: {', '.join(profiles)}" if profiles else ""
         raise ProfileError(f"there is no {kind} profile {name!r}", hint)
     if (kind, name) == ("hardware", "auto") and not profiles[name].is_relative_to(profiles_dir()):
         raise ProfileError(f"{profiles[name]}: auto means what the host has itself", "call your profile otherwise")
     return read_document(profiles[name]), profiles[name]
-
-
-def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> None:
-    """Raise ProfileError if the profile is there, in a file that is not called as profiles are."""
-    for folder in (profiles_dir(), *extra_dirs):
-        if (other := folder / kind / f"{name}.yaml").is_file():
-            raise ProfileError(f"{other}: the file of a profile ends in .yml", f"rename it to {name}.yml")
 
 
 def read_document(path: Path) -> Document:

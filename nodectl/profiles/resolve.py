@@ -317,7 +317,7 @@ def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, A
         "compute_capability": hardware.gpu.compute_capability if hardware.gpu else None,
         "nvswitch": hardware.nvswitch if counted or seen is None else seen.nvswitch,
         "link": hardware.link,
-        "rdma": any(nic.kind in ("infiniband", "roce") for nic in hardware.nics),
+        "rdma": hardware.has_rdma,
     }
 
 

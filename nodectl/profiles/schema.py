@@ -182,6 +182,16 @@ class Hardware(Sourced):
         return self
 
     @property
+    def has_rdma(self) -> bool:
+        """Return whether it has InfiniBand or RoCE."""
+        return any(nic.kind in ("infiniband", "roce") for nic in self.nics)
+
+    @property
+    def reduces_in_switch(self) -> bool:
+        """Return whether its NVSwitches reduce data: from Hopper on."""
+        return self.nvswitch and self.gpu is not None and version_key(self.gpu.compute_capability) >= (9, 0)
+
+    @property
     def groups(self) -> tuple[GpuGroup, ...]:
         """The GPUs by kind; empty if the profile names none."""
         if self.gpu is None or not self.gpus:

@@ -208,7 +208,7 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or "no reason given"
     )
     whole = _PROFILE_ERROR.sub("", text)
-    # mitogen puts Python's trace behind what failed
+    # a module that crashed leaves Python's trace
     text = _TRACE.split(whole, maxsplit=1)[0].rstrip() or whole
     if (full := _FULL.search(whole)) and not _FULL.search(text):
         # a module that could not write its file ends with a trace, and this is its last line

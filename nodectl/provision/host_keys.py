@@ -1,114 +1,119 @@
-"""Ansible's connections check host keys, whatever variables, options, settings and files say.
+"""The arguments by which Ansible's connections check host keys, and why a host's connection is refused.
 
-OpenSSH takes the first value of an option, so those of `first` stand before all others, for ssh, sftp and scp and for
-mitogen's ssh; of `-S` it takes the last. The keys are those of the known_hosts files that `nodectl exec` reads. A host
-is judged when the options of its connection are final: templates are rendered then, and delegation is resolved.
+OpenSSH takes the first value of an option, so ours come before all others. `ssh -G` then confirms that they are in
+force, whatever the inventory, ansible.cfg and ssh_config say. The keys are those of the known_hosts files that
+`nodectl exec` reads.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 from nodectl.errors import InventoryError
-from nodectl.provision import jump
-from nodectl.transport.ssh_options import PROGRAMS, is_judged, refuse_unchecked
+from nodectl.provision.jump import proxy_command
+from nodectl.transport.ssh_options import ACCEPT_REMEDY, PROGRAMS, refuse_unchecked
 
 _FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "VerifyHostKeyDNS=no")
-# what OpenSSH has since 8.5; an older one does not know it, and cannot be told to run it
+# OpenSSH before 8.5 neither knows nor runs one
 _FIRST_IF_KNOWN = "KnownHostsCommand=none"
-# ways to a host on which no key of a host is shown, and the one that is held to known_hosts
+# a host that sends nothing for a minute is given up
+_LAST = "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+# what `ssh -G` prints for options that check keys
+_CHECKED = {
+    "stricthostkeychecking": ("true", "yes"),
+    "nohostauthenticationforlocalhost": ("no", "false"),
+    "verifyhostkeydns": ("false", "no"),
+    "knownhostscommand": ("none",),
+}
+# connections without a host key, and the one that known_hosts binds
 _TRANSPORTS = ("ssh", "local", "community.docker.docker", "containers.podman.podman")
+# sftp and scp would start another program, or go through a jump host that gets none of our options
+_OWN_WAY = re.compile(r"(^|[\s'\"])-\w*[SJ]|(?i:proxyjump)")
+_LENIENT = re.compile(r"(?i)stricthostkeychecking[\s='\"]+(?!yes|true|ask)")
 # of a folder: a Mac takes 104 bytes of a socket, of which Ansible's name, our folder and ssh's own ending need 45
 _LONGEST = 58
-# what may name a jump host, in OpenSSH's words; a file may
-_JUMP = re.compile(r"(^|[\s'\"])-\w*[JF]|(?i:proxyjump)")
 
 
-@cache
-def first() -> tuple[str, ...]:
-    """Return the options that stand before all others: with them a host key that nobody accepted is refused."""
-    argv = ["ssh", "-G", "-F", "none", "-o", _FIRST_IF_KNOWN, "localhost"]
-    try:
-        is_known = subprocess.run(argv, capture_output=True, check=False).returncode == 0
-    except OSError:
-        is_known = False
-    return tuple(word for option in (*_FIRST, *[_FIRST_IF_KNOWN] * is_known) for word in ("-o", option))
+def checked_arguments(name: str, variables: Mapping[str, Any], connection: Any, own: str, socket: str) -> str:
+    """Return the `ansible_ssh_args` that have the ssh connection of host `name` check keys; "" for another transport.
 
-
-def check_keys() -> None:
-    """Have the connections of this process, and of those that it forks, check host keys; idempotent."""
-    from ansible.plugins.connection.ssh import Connection
-
-    build = Connection._build_command
-    if getattr(build, "checks_keys", False):
-        return
-    first(), _sockets(), _program()
-
-    @wraps(build)
-    def command(self: Any, binary: str, subsystem: str, *others: bytes | str) -> list[bytes]:
-        built: list[bytes] = build(self, binary, subsystem, *others)
-        path = _socket(self, built)
-        # for sftp and scp, which start an ssh of their own, -S is its program
-        last = path if subsystem == "ssh" else str(self.get_option("ssh_executable"))
-        place, end = built.index(os.fsencode(binary)) + 1, len(built) - len(others)
-        ours = map(os.fsencode, [*first(), "-o", f'ControlPath="{path}"'])
-        return [*built[:place], *ours, *built[place:end], b"-S", os.fsencode(last), *built[end:]]
-
-    command.checks_keys = True  # type: ignore[attr-defined]
-    Connection._build_command = command
-    _judge_each_connection()
-
-
-def _judge_each_connection() -> None:
-    from ansible.errors import AnsibleConnectionFailure
-    from ansible.executor.task_executor import TaskExecutor
-
-    set_options = TaskExecutor._set_connection_options
-
-    @wraps(set_options)
-    def judged(self: Any, variables: Mapping[str, Any], templar: Any) -> Any:
-        names = set_options(self, variables, templar)
-        rendered = {name: templar.template(value) for name, value in variables.items() if is_judged(name)}
-        host = str(self._task.delegate_to or self._host.name)
-        if reason := why_unchecked(host, rendered, self._connection):
-            raise AnsibleConnectionFailure(reason)
-        if self._connection.transport == "ssh" and _may_jump(self._connection):
-            self._connection.set_option("ssh_executable", _program())
-        return names
-
-    TaskExecutor._set_connection_options = judged
-
-
-def _socket(connection: Any, built: list[bytes]) -> str:
-    """Return the socket by which the run alone shares this connection, else `none`.
-
-    Who opened another one, and what it checked, is unknown.
+    `own` are the host's own ones, `socket` is a path that no other run uses: it is unknown what others checked before
+    they left a connection open. InventoryError if keys would not be checked.
     """
-    if not connection._persistence_controls(built)[0]:
-        return "none"
-    path: str = connection._create_control_path(connection.host, connection.port, connection.user)
-    return path % {"directory": _sockets()}
+    _refuse_connection(name, variables, connection)
+    if connection.transport != "ssh":
+        return ""
+    for first in ((*_FIRST, _FIRST_IF_KNOWN), _FIRST):
+        options = [*first, 'ControlPath="{}"'.format(socket.replace("%", "%%"))]
+        text, words, settings = _resolved(connection, options, own)
+        if settings:
+            break
+    else:
+        raise InventoryError(f"host {name}: ssh does not take its options {shlex.join(words)}", "correct them")
+    if jump := settings.get("proxyjump"):
+        options.append(f"ProxyCommand={proxy_command(jump, words, _jump_of)}")
+        text, words, settings = _resolved(connection, options, own)
+    for keyword, values in {**_CHECKED, "controlpath": (socket, "none")}.items():
+        value = settings.get(keyword, values[0])
+        if value not in values:
+            raise InventoryError(
+                f"host {name}: {keyword} is {value}: nodectl never trusts a host unseen", ACCEPT_REMEDY
+            )
+    if _LENIENT.search(settings.get("proxycommand", "")):
+        reason = "its ProxyCommand trusts a host key unseen"
+        raise InventoryError(f"host {name}: {reason}: {settings['proxycommand']}", ACCEPT_REMEDY)
+    return text
 
 
-@cache
-def _sockets() -> str:
-    """Return the run's folder for sockets, with a short path: provision's, else one that goes with the process."""
-    folder = os.environ.get("ANSIBLE_SSH_CONTROL_PATH_DIR")
-    if "NODECTL_RUN" in os.environ and folder:
-        return folder
-    made, process = socket_folder(), os.getpid()
-    atexit.register(lambda: close_sockets(made) if os.getpid() == process else None)
-    return str(made)
+def _refuse_connection(name: str, variables: Mapping[str, Any], connection: Any) -> None:
+    way = str(connection.transport)
+    if way not in _TRANSPORTS:
+        raise InventoryError(
+            f"host {name}: ansible_connection is {way}: playbooks check host keys by ssh alone", "set it to ssh"
+        )
+    if way != "ssh":
+        return refuse_unchecked(name, variables)
+    # with what ansible.cfg and the environment say
+    final = {variable: connection.get_option(f"{program}_executable") for variable, program in PROGRAMS.items()}
+    refuse_unchecked(name, {**variables, **final})
+    for option in ("sftp_extra_args", "scp_extra_args"):
+        text = str(connection.get_option(option) or "")
+        if _OWN_WAY.search(text):
+            reason = f"ansible_{option} is {text!r}: files must take the way of commands"
+            raise InventoryError(f"host {name}: {reason}", "move it to ansible_ssh_common_args")
+    return None
+
+
+def _resolved(connection: Any, options: Sequence[str], own: str) -> tuple[str, list[str], dict[str, str]]:
+    """Return the text of ssh's arguments, all of the connection's, and what they and ssh_config come to.
+
+    The last is empty if ssh refuses the arguments.
+    """
+    text = f"{shlex.join([word for option in options for word in ('-o', option)])} {own} {_LAST}"
+    connection.set_option("ssh_args", text)
+    built = [os.fsdecode(word) for word in connection._build_command("ssh", "ssh", connection.get_option("host"))]
+    words = built[built.index("ssh") + 1 :]
+    return text, words, _settings(words)
+
+
+def _settings(arguments: Sequence[str]) -> dict[str, str]:
+    argv = ["ssh", "-G", *arguments]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    rows = (line.partition(" ") for line in done.stdout.splitlines()) if done.returncode == 0 else ()
+    return {keyword: value for keyword, _, value in rows if (keyword, value) != ("proxyjump", "none")}
+
+
+def _jump_of(arguments: Sequence[str]) -> str:
+    return _settings(arguments).get("proxyjump", "")
 
 
 def socket_folder() -> Path:
@@ -124,58 +129,3 @@ def close_sockets(folder: Path) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(argv, capture_output=True, timeout=5, check=False)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _may_jump(connection: Any) -> bool:
-    """Return whether a jump host may stand before the host: OpenSSH's own ssh to it would get none of our options."""
-    texts = [str(connection.get_option(f"ssh_{kind}args") or "") for kind in ("", "common_", "extra_")]
-    return any(_JUMP.search(text) for text in texts) or bool(
-        jump.of_config([str(connection._play_context.remote_addr)])
-    )
-
-
-@cache
-def _program() -> str:
-    """Our program in ssh's place, in Ansible's own folder for this run."""
-    from ansible import constants
-
-    return str(jump.install(Path(constants.DEFAULT_LOCAL_TMP)))
-
-
-def check_keys_of_mitogen() -> None:
-    """Have mitogen's connections check host keys; idempotent."""
-    from ansible_mitogen.connection import CONNECTION_METHOD
-
-    method = CONNECTION_METHOD["ssh"]
-    if getattr(method, "checks_keys", False):
-        return
-
-    @wraps(method)
-    def connect(spec: Any) -> dict[str, Any]:
-        made: dict[str, Any] = method(spec)
-        made["kwargs"]["check_host_keys"] = "enforce"
-        ssh_arguments = made["kwargs"]["ssh_args"] or []
-        # it keeps its connection itself, and shares none of another's
-        made["kwargs"]["ssh_args"] = [*first(), "-o", "ControlPath=none", *ssh_arguments, "-S", "none"]
-        return made
-
-    connect.checks_keys = True  # type: ignore[attr-defined]
-    CONNECTION_METHOD["ssh"] = connect
-
-
-def why_unchecked(name: str, variables: Mapping[str, Any], connection: Any) -> str:
-    """Return why a task does not reach host `name`.
-
-    Its connection, or a variable that asks for keys not to be checked.
-    """
-    way = str(connection.transport)
-    if way not in _TRANSPORTS:
-        return f"host {name}: ansible_connection is {way}: playbooks check host keys by ssh alone; set it to ssh"
-    programs = PROGRAMS if way == "ssh" else {}
-    # with what ansible.cfg and the environment say
-    final = {variable: connection.get_option(f"{program}_executable") for variable, program in programs.items()}
-    try:
-        refuse_unchecked(name, {**variables, **final})
-    except InventoryError as error:
-        return f"{error.message}; {error.remedy}"
-    return ""

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from typing import Any
 
 from nodectl.common.access import Access
 from nodectl.common.paths import state_dir
-from nodectl.common.process import UTF_8, controller, has_ended, is_utf_8
+from nodectl.common.process import UTF_8, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
@@ -77,7 +78,7 @@ def environment(run: str, sockets: Path, *, holds: bool = True) -> dict[str, str
         # the name under which the nodes record what this run changes
         "NODECTL_RUN": run,
         **({"NODECTL_HOLDS": "1"} if holds else {}),
-        "NODECTL_CONTROLLER": json.dumps(controller(os.getpid())),
+        "NODECTL_CONTROLLER": f"{socket.gethostname()} {os.getpid()}",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_HOST_KEY_CHECKING": "True",
@@ -87,7 +88,6 @@ def environment(run: str, sockets: Path, *, holds: bool = True) -> dict[str, str
         "ANSIBLE_NOCOWS": "True",
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
-        "ANSIBLE_DEPRECATION_WARNINGS": "False",
     }
 
 
@@ -140,8 +140,11 @@ def _end_left_over(is_left: Callable[[Any], bool]) -> None:
 
 def _is_orphan(process: Any) -> bool:
     """Return whether it is an ansible-playbook whose nodectl was killed: it would change hosts beside the next run."""
+    import psutil
+
+    host, pid = process.environ().get("NODECTL_CONTROLLER", "").split()
     ours = any(word.endswith("ansible-playbook") for word in process.cmdline()[:2])
-    return ours and has_ended(json.loads(process.environ().get("NODECTL_CONTROLLER", "{}")))
+    return ours and host == socket.gethostname() and not psutil.pid_exists(int(pid))
 
 
 @contextmanager

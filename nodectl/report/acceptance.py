@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Seen, Step, StepState
+from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, Step, StepState
+from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.report.findings import TWO_SCREENS, folded
 from nodectl.report.table import fitted
 
 # in the cells of the table; the words stand below it
 _MARKS = {Status.OK: "ok", Status.WARNING: "remark", Status.FAILED: "FAILED", Status.UNKNOWN: "unknown"}
-_SHOWN = {Status.FAILED: 1000, Status.UNKNOWN: 20, Status.WARNING: 5}
 
 
 def plan_text(steps: Sequence[Step], width: int) -> str:
@@ -50,7 +51,9 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
     rows = [("HOSTS", "VERDICT", "STEPS")]
     rows += [(fold(names), str(verdict), _steps(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
     blocks = [fitted(rows, width)]
-    blocks += ["\n".join(lines) for lines in _told(acceptance.hosts) if lines]
+    seen = (_named(reason) for host in acceptance.hosts for reason in host.reasons)
+    if lines := folded([one for one in seen if one.status is not Status.OK], TWO_SCREENS):
+        blocks.append("\n".join(lines))
     if not_tried := _left_out("not tried", acceptance.steps):
         blocks.append("\n".join(not_tried))
     blocks.append(_summary(acceptance))
@@ -65,39 +68,10 @@ def _steps(done: Sequence[str], cells: Sequence[str]) -> str:
     return ", ".join(parts + ([f"{away} not taken part in"] if away else []))
 
 
-def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
-    """Yield the lines of the reasons by status, the worst first; the same of several hosts is said once."""
-    reasons: dict[Seen, list[str]] = {}
-    for host in hosts:
-        for reason in host.reasons:
-            reasons.setdefault(_alike(reason), []).append(host.host)
-    for status, most in _SHOWN.items():
-        lines: list[str] = []
-        alike = [(reason, names) for reason, names in reasons.items() if reason.finding.status is status]
-        for reason, names in alike[:most]:
-            lines += _reason(reason, names)
-        if len(alike) > most:
-            lines.append(f"and {len(alike) - most} more of status {status}: --output json")
-        yield lines
-
-
-def _alike(reason: Seen) -> Seen:
-    """Return the reason without its host, so that the same of several hosts is one; what is between hosts stays."""
-    finding = reason.finding
-    if len(finding.hosts) > 1:
-        return reason
-    return Seen(reason.step, replace(finding, host="", hosts=(), evidence=""))
-
-
-def _reason(reason: Seen, names: Sequence[str]) -> list[str]:
-    finding = reason.finding
-    subject = f" {finding.subject}:" if finding.subject else ""
-    expected = f" (expected: {finding.expected})" if finding.expected else ""
-    lines = [f"{finding.status}  {reason.step}  {fold(names)}:{subject} {finding.actual}{expected}"]
-    if finding.evidence:
-        lines.append(f"  seen: {finding.evidence}")
-    lines += [f"  try: {finding.remedy}"] if finding.remedy else []
-    return [line.replace("\n", r"\n") for line in lines]
+def _named(reason: Seen) -> Finding:
+    """Return the finding, its check with the step that saw it."""
+    check = reason.finding.check
+    return replace(reason.finding, check=check if check == reason.step else f"{reason.step}, {check}")
 
 
 def _summary(acceptance: Acceptance) -> str:

@@ -1,18 +1,17 @@
-"""Findings in every form: documents, tables of two screens, lists with remedies, one line, JUnit, what changed."""
+"""Findings in every form: documents, tables of two screens with remedies, one line, JUnit, what changed."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from nodectl.common.counting import counted
-from nodectl.common.few import few
+from nodectl.common.few import clipped, few
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
@@ -27,177 +26,12 @@ _VARIANTS = (8, 3, 1)
 _LONGEST_SHORT = 220
 _MOST_NAMES = 12
 _SUBJECTS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Findings that are told together: each variant says one thing of several subjects or hosts.
-
-    `is_cause`: each variant is a reason for which the same checks cannot tell; `is_mixed`: which subject is on which
-    host is not told.
-    """
-
-    variants: tuple[tuple[Finding, ...], ...]
-    is_cause: bool = False
-    is_mixed: bool = False
-
-    @property
-    def findings(self) -> list[Finding]:
-        return [finding for variant in self.variants for finding in variant]
-
-
-def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True) -> list[str]:
-    """Return at most `rows` lines, the worst first; the last is HINT if a finding or its remedy is not among them."""
-    groups = _groups(sorted(findings, key=lambda finding: finding.status.rank))
-    for most in _VARIANTS:
-        blocks = [_block(group, most, remedies=remedies) for group in groups]
-        is_whole = all(len(group.variants) <= most and not group.is_mixed for group in groups)
-        if sum(map(len, blocks)) + (not is_whole) <= rows:
-            return [*(line for block in blocks for line in block), *(() if is_whole else (HINT,))]
-    # remedies for as many of the worst as there is room for, a line for each of the others, and the rest by name
-    shown = len(groups) if len(groups) < rows else rows - 1 - len(Status)
-    rest = list(_rest(groups[shown:]))
-    lines: list[str] = []
-    for number, block in enumerate(blocks[:shown], start=1):
-        fits = len(lines) + len(block) + shown - number + len(rest) < rows
-        lines += block if fits else [_short(groups[number - 1])]
-    return [*lines, *rest, HINT]
-
-
-def _rest(groups: Sequence[_Group]) -> Iterator[str]:
-    by_status: dict[Status, list[_Group]] = defaultdict(list)
-    for group in groups:
-        by_status[group.variants[0][0].status].append(group)
-    for status, left in by_status.items():
-        hosts = fold(dict.fromkeys(finding.host for group in left for finding in group.findings))
-        checks = list(dict.fromkeys(finding.check for group in left for finding in group.findings))
-        yield f"{status.upper()}  {hosts}  {counted(len(checks), 'more check')}: {few(checks, _MOST_NAMES)}"
-
-
-def _groups(findings: Sequence[Finding]) -> list[_Group]:
-    """In the order of their first finding: those whose causes are of the same checks, else those of one check."""
-    causes = _common_causes(findings)
-    groups: dict[object, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        checks = causes.get(finding.actual) if finding.status is Status.UNKNOWN else None
-        groups[checks or (finding.status, finding.check)].append(finding)
-    return [_of_causes(alike) if isinstance(key, frozenset) else _of_check(alike) for key, alike in groups.items()]
-
-
-def _of_causes(findings: Sequence[Finding]) -> _Group:
-    return _Group(tuple(map(tuple, _by(findings, lambda finding: finding.actual))), is_cause=True, is_mixed=True)
-
-
-def _common_causes(findings: Sequence[Finding]) -> dict[str, frozenset[str]]:
-    """Reasons for which several checks could not tell, and those checks."""
-    checks: dict[str, set[str]] = defaultdict(set)
-    for finding in findings:
-        if finding.status is Status.UNKNOWN and finding.actual:
-            checks[finding.actual].add(finding.check)
-    return {reason: frozenset(of_it) for reason, of_it in checks.items() if len(of_it) >= _CHECKS_OF_A_CAUSE}
-
-
-def _of_check(findings: Sequence[Finding]) -> _Group:
-    """Group findings of a check by what is said and the subjects that hosts share; one variant for many such sets."""
-    is_mixed = False
-    by_text = _by(findings, lambda finding: (finding.actual, finding.expected, finding.action, finding.remedy))
-    variants: list[tuple[Finding, ...]] = []
-    for alike in by_text:
-        subjects = _by(alike, lambda finding: finding.host)
-        by_subjects: dict[tuple[tuple[str, str], ...], list[Finding]] = defaultdict(list)
-        for of_host in subjects:
-            by_subjects[tuple((finding.subject, finding.evidence) for finding in of_host)] += of_host
-        is_mixed = is_mixed or len(by_subjects) > _VARIANTS[0] or any(len(part) > _SUBJECTS for part in by_subjects)
-        is_many = len(by_subjects) > _VARIANTS[0]
-        variants += [tuple(alike)] if is_many else [tuple(part) for part in by_subjects.values()]
-    return _Group(tuple(variants), is_mixed=is_mixed)
-
-
-def _by(findings: Sequence[Finding], key: Callable[[Finding], object]) -> list[list[Finding]]:
-    groups: dict[object, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        groups[key(finding)].append(finding)
-    return list(groups.values())
-
-
-def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
-    """Return a line for each variant and what to do; of more than `most` the first ones, and how many there are."""
-    line = _of_cause if group.is_cause else _line
-    shown = (
-        sorted(group.variants, key=lambda variant: -len(variant))[:most]
-        if len(group.variants) > most
-        else group.variants
-    )
-    lines: list[str] = []
-    for position, variant in enumerate(shown):
-        follows = shown[position + 1] if position + 1 < len(shown) else None
-        lines.append(_safe(line(variant)))
-        if remedies and (follows is None or list(_more(follows)) != list(_more(variant))):
-            lines += _more(variant)
-    if len(group.variants) > most:
-        shown_ids = set(map(id, shown))
-        left = [finding for variant in group.variants if id(variant) not in shown_ids for finding in variant]
-        hosts = fold(dict.fromkeys(finding.host for finding in left))
-        what = _checks(left) if group.is_cause else group.variants[0][0].check + _others(left, shown)
-        lines.append(_safe(f"    and {counted(len(left), 'more finding')} of {what} on {hosts}"))
-    return lines
-
-
-def _others(left: Sequence[Finding], shown: Sequence[Sequence[Finding]]) -> str:
-    """Return what those that are not shown are about, if no line shows that: of several faults none goes unnamed."""
-    named = {finding.subject for variant in shown for finding in variant}
-    subjects = [subject for subject in dict.fromkeys(finding.subject for finding in left) if subject not in named]
-    return f" ({few(list(filter(None, subjects)), _SUBJECTS)})" if any(subjects) else ""
-
-
-def _of_cause(findings: Sequence[Finding]) -> str:
-    hosts = fold(dict.fromkeys(finding.host for finding in findings))
-    status, number = findings[0].status.upper(), counted(len(findings), "finding")
-    return f"{status}  {hosts}  {number} of one cause: {findings[0].actual} ({_checks(findings)})"
-
-
-def _checks(findings: Sequence[Finding]) -> str:
-    return few(list(dict.fromkeys(finding.check for finding in findings)), _MOST_NAMES)
-
-
-def _line(variant: Sequence[Finding]) -> str:
-    finding, hosts = variant[0], fold(dict.fromkeys(finding.host for finding in variant))
-    subjects = list(dict.fromkeys(finding.subject for finding in variant if finding.subject))
-    name = f"{finding.check}: {few(subjects, _SUBJECTS)}" if subjects else finding.check
-    text = f"{finding.status.upper()}  {hosts}  {name}: {finding.actual}"
-    return text + (f"; expected {finding.expected}" if finding.expected else "")
-
-
-def _short(group: _Group) -> str:
-    first = max(group.variants, key=len)
-    text, others = (_of_cause if group.is_cause else _line)(first), len(group.findings) - len(first)
-    what = "these for other reasons" if group.is_cause else first[0].check
-    more = f" (and {counted(others, 'more finding')} of {what})" if others else ""
-    text, room = _safe(text), _LONGEST_SHORT - len(more) - 1
-    return f"{text if len(text) <= room + 1 else f'{text[:room]}…'}{more}"
-
-
-def _more(variant: Sequence[Finding]) -> Iterator[str]:
-    """Yield what was seen, and what to do: each different text once, in few lines."""
-    for word, texts in (
-        ("seen", [finding.evidence for finding in variant if finding.evidence]),
-        ("action", [finding.action for finding in variant if finding.action != "none"]),
-        ("try", [finding.remedy for finding in variant if finding.remedy]),
-    ):
-        unique = list(dict.fromkeys(texts))
-        if unique:
-            more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
-            yield _safe(f"    {word}: {unique[0]}{more}")
-
-
-def _safe(text: str) -> str:
-    # what a host printed is not to look like a finding of its own
-    return text.replace("\n", r"\n")
-
-
 _FINE = (Status.OK, Status.SKIPPED)
 _MOST_IN_A_LINE = 8
 _KEYS = ("host", "check", "subject", "status", "action", "expected", "actual", "remedy", "evidence")
+
+# findings of which one thing is said, of the same subjects of each host
+Variant = list[Finding]
 
 
 def finding_document(finding: Finding) -> dict[str, str]:
@@ -215,58 +49,134 @@ def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> 
     return "\n".join([*findings_lines(findings, everything=everything), counts(findings)])
 
 
+def findings_text(findings: Sequence[Finding], *, everything: bool = False) -> str:
+    """Return the table without its count, as text."""
+    return "\n".join(findings_lines(findings, everything=everything))
+
+
 def findings_lines(findings: Sequence[Finding], *, everything: bool = False) -> list[str]:
-    """Return the table without its count."""
+    """Return the lines of the table without its count."""
     if everything:
-        return [
-            "\n".join([_safe(_line(alike)), *_more(alike)])
-            for alike in grouped(findings, lambda finding: replace(finding, host="", kind="", hosts=()))
-        ]
+        alike = grouped(findings, lambda finding: (_said(finding), finding.subject, finding.evidence))
+        return ["\n".join([_line(variant), *_more(variant)]) for variant in alike]
     return folded([finding for finding in findings if finding.status not in _FINE], TWO_SCREENS)
+
+
+def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True) -> list[str]:
+    """Return at most `rows` lines, the worst first; the last is HINT if one of them does not say all."""
+    groups = list(_groups(findings).values())
+    for most in _VARIANTS:
+        blocks = [_block(group, most, remedies=remedies) for group in groups]
+        lines = [line for block in blocks for line in block]
+        is_whole = all(len(group) <= most and all(map(_is_whole, group)) for group in groups)
+        if len(lines) + (not is_whole) <= rows:
+            return [*lines, *(() if is_whole else (HINT,))]
+    # a line for each of the worst, and the rest by name
+    room = rows - 1 - len(Status)
+    return [*(clipped(block[0], _LONGEST_SHORT) for block in blocks[:room]), *_rest(groups[room:]), HINT]
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
     """Return the findings of which `alike` says the same, worst first."""
-    return _by(sorted(findings, key=lambda finding: finding.status.rank), alike)
-
-
-def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> str:
-    """Return a line for each thing found, worst first, and one for its remedy; for findings of a measurement.
-
-    What is said alike of several hosts or paths is said once. More than two screens are folded as `health` does, unless
-    `everything` is asked for, which folds nothing.
-    """
-    alike = grouped(findings, id if everything else _said)
-    groups = [list(_told(group)) for group in alike]
-    lines = [line for group in groups for line in group] if everything else _each_remedy_once(groups)
-    return "\n".join(lines if everything or len(lines) <= TWO_SCREENS else folded(findings, TWO_SCREENS))
-
-
-def _each_remedy_once(groups: Sequence[Sequence[str]]) -> list[str]:
-    """Each thing, and what to do below the last of those that follow each other and call for the same."""
-    lines: list[str] = []
-    for (first, *more), following in pairwise([*groups, ()]):
-        lines += [first] if more and more == list(following[1:]) else [first, *more]
-    return lines
+    groups: dict[object, list[Finding]] = defaultdict(list)
+    for finding in sorted(findings, key=lambda finding: finding.status.rank):
+        groups[alike(finding)].append(finding)
+    return list(groups.values())
 
 
 def _said(finding: Finding) -> tuple[object, ...]:
-    is_of_host = finding.kind == "host" or not finding.subject
-    return finding.status, finding.check, finding.actual, finding.remedy, is_of_host, is_of_host and finding.subject
+    """Return what is said of any host: a remedy may name it."""
+    remedy = _of_hosts(finding.remedy, finding.host, "HOST")
+    return finding.status, finding.check, finding.actual, finding.expected, finding.action, remedy
 
 
-def _told(alike: Sequence[Finding]) -> Iterator[str]:
-    finding = alike[0]
-    is_of_host = finding.kind == "host" or not finding.subject
-    if is_of_host:
-        hosts = finding.host if len(alike) == 1 else fold(dict.fromkeys(member.host for member in alike))
-        about = ": ".join(filter(None, [hosts, finding.subject]))
-    else:
-        about = few(list(dict.fromkeys(member.subject for member in alike)))
-    # what a host or a login says is not to look like a line of nodectl's own
-    yield f"{finding.status}  {finding.check}  {about}: {finding.actual}".replace("\n", r"\n")
-    if finding.remedy:
-        yield f"  try: {finding.remedy}".replace("\n", r"\n")
+def _of_hosts(remedy: str, host: str, hosts: str) -> str:
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w.-])", lambda _: hosts, remedy) if host else remedy
+
+
+def _groups(findings: Sequence[Finding]) -> Mapping[object, list[Variant]]:
+    """Return the variants by status and check; what several checks cannot tell for one reason is one variant."""
+    checks: dict[str, set[str]] = defaultdict(set)
+    for finding in findings:
+        if finding.status is Status.UNKNOWN and finding.actual:
+            checks[finding.actual].add(finding.check)
+    causes = {reason for reason, of_it in checks.items() if len(of_it) >= _CHECKS_OF_A_CAUSE}
+    groups: dict[object, list[Variant]] = defaultdict(list)
+    by_subjects: dict[object, Variant] = {}
+    for alike in grouped(findings, lambda finding: (finding.host, _said(finding))):
+        first = alike[0]
+        is_caused = first.status is Status.UNKNOWN and first.actual in causes
+        group: object = first.actual if is_caused else (first.status, first.check)
+        key = group if is_caused else (_said(first), *(finding.subject for finding in alike))
+        if key not in by_subjects:
+            by_subjects[key] = []
+            groups[group].append(by_subjects[key])
+        by_subjects[key] += alike
+    return groups
+
+
+def _block(group: Sequence[Variant], most: int, *, remedies: bool) -> list[str]:
+    """Return a line for each variant and what to do; of more than `most` the first ones, and how many there are."""
+    shown = sorted(group, key=lambda variant: -len(variant))[:most] if len(group) > most else group
+    lines: list[str] = []
+    for variant, following in zip(shown, [*shown[1:], None], strict=True):
+        lines.append(_line(variant))
+        if remedies and (following is None or list(_more(following)) != list(_more(variant))):
+            lines += _more(variant)
+    left = [finding for variant in group if not any(variant is one for one in shown) for finding in variant]
+    if left:
+        hosts = fold(dict.fromkeys(finding.host for finding in left))
+        named = {finding.subject for variant in shown for finding in variant}
+        subjects = [subject for subject in dict.fromkeys(finding.subject for finding in left) if subject not in named]
+        others = f" ({few(subjects, _SUBJECTS)})" if any(subjects) else ""
+        lines.append(_safe(f"    and {counted(len(left), 'more finding')} of {left[0].check}{others} on {hosts}"))
+    return lines
+
+
+def _rest(groups: Sequence[Sequence[Variant]]) -> Iterator[str]:
+    findings = [finding for group in groups for variant in group for finding in variant]
+    for alike in grouped(findings, lambda finding: finding.status):
+        hosts = fold(dict.fromkeys(finding.host for finding in alike))
+        checks = list(dict.fromkeys(finding.check for finding in alike))
+        status = alike[0].status.upper()
+        yield f"{status}  {hosts}  {counted(len(checks), 'more check')}: {few(checks, _MOST_NAMES)}"
+
+
+def _is_whole(variant: Variant) -> bool:
+    """Return whether its line names all that it is about."""
+    checks, subjects = ({getattr(finding, name) for finding in variant} for name in ("check", "subject"))
+    return len(checks) == 1 and len(subjects) <= _SUBJECTS
+
+
+def _line(variant: Variant) -> str:
+    finding, hosts = variant[0], fold(dict.fromkeys(finding.host for finding in variant))
+    checks = list(dict.fromkeys(finding.check for finding in variant))
+    if len(checks) > 1:
+        cause = f"{counted(len(variant), 'finding')} of one cause: {finding.actual} ({few(checks, _MOST_NAMES)})"
+        return _safe(f"{finding.status.upper()}  {hosts}  {cause}")
+    subjects = list(dict.fromkeys(finding.subject for finding in variant if finding.subject))
+    name = f"{finding.check}: {few(subjects, _SUBJECTS)}" if subjects else finding.check
+    text = f"{finding.status.upper()}  {hosts}  {name}: {finding.actual}"
+    return _safe(text + (f"; expected {finding.expected}" if finding.expected else ""))
+
+
+def _more(variant: Variant) -> Iterator[str]:
+    """Yield what was seen, and what to do: each different text once, in few lines."""
+    first, pattern = variant[0], ",".join(dict.fromkeys(finding.host for finding in variant))
+    for word, texts in (
+        ("seen", [finding.evidence for finding in variant if finding.evidence]),
+        ("action", [finding.action for finding in variant if finding.action != "none"]),
+        ("try", [_of_hosts(first.remedy, first.host, pattern)] if first.remedy else []),
+    ):
+        unique = list(dict.fromkeys(texts))
+        if unique:
+            more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+            yield _safe(f"    {word}: {unique[0]}{more}")
+
+
+def _safe(text: str) -> str:
+    # what a host printed is not to look like a finding of its own
+    return text.replace("\n", r"\n")
 
 
 def counts(findings: Sequence[Finding]) -> str:
@@ -347,8 +257,8 @@ def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
 
 
 def _case(suite: ET.Element, finding: Finding, *, strict: bool) -> None:
-    name = f"{finding.check}: {finding.subject}" if finding.subject else finding.check
-    case = ET.SubElement(suite, "testcase", classname=_clean(f"{finding.host}.{finding.check}"), name=_clean(name))
+    name = _clean(_name(finding))
+    case = ET.SubElement(suite, "testcase", classname=_clean(f"{finding.host}.{finding.check}"), name=name)
     kinds = {Status.FAILED: "failure", Status.UNKNOWN: "error", **({Status.WARNING: "failure"} if strict else {})}
     if finding.status is Status.SKIPPED:
         ET.SubElement(case, "skipped", message=_clean(finding.actual))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections import defaultdict
@@ -13,7 +12,6 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
-from nodectl.model.finding import Finding
 from nodectl.model.job import (
     Failure,
     Job,
@@ -25,7 +23,6 @@ from nodectl.model.job import (
     RankTrace,
     Taking,
 )
-from nodectl.report.findings import grouped
 from nodectl.report.table import aligned, broken
 
 _STATE = "~/.local/state/nodectl"
@@ -220,26 +217,6 @@ def _where(failure: Failure) -> str:
     return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}") + ": "
 
 
-def findings_lines(findings: Sequence[Finding]) -> list[str]:
-    """Return what preflight found, worst first; hosts with the same finding share a line."""
-    lines = []
-    for alike in grouped(findings, lambda item: (item.status, item.check, item.subject, item.actual, item.expected)):
-        first, names = alike[0], fold(finding.host for finding in alike)
-        wanted = f"; expected {first.expected}" if first.expected else ""
-        remedy = _shared_remedy(alike)
-        lines.append(
-            f"{first.status}: {names}: {first.check}: {first.actual}{wanted}" + (f"\n  try: {remedy}" if remedy else "")
-        )
-    return lines
-
-
-def _shared_remedy(members: Sequence[Finding]) -> str:
-    """Return the first one's remedy with an Ansible pattern of all the hosts in place of its host name."""
-    first = members[0]
-    pattern = ",".join(dict.fromkeys(item.host for item in members))
-    return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
-
-
 def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     """Return the plan as `--dry-run` prints it: hosts, ports, checkpoint, container, profiler, ranks."""
     hosts, count = plan["hosts"], _nodes(plan)
@@ -266,23 +243,13 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
         f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}"
         for place, host in zip(places, hosts, strict=True)
     ]
-    return "\n".join([*lines, *_nics(hosts)])
+    return "\n".join(lines)
 
 
 def _environments(plan: Mapping[str, Any]) -> str:
     """Return the job's environment, and those of hosts that have one of their own."""
     of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
     return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
-
-
-def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what of NCCL_IB_HCA is set where; hosts alike together, nothing if it is set nowhere."""
-    values: dict[tuple[str, ...], list[str]] = {}
-    for host in hosts:
-        by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))
-        values.setdefault((host["ib_hca"], *by_rank) if host["ib_hca"] else tuple(by_rank), []).append(host["name"])
-    lines = [f"  {fold(names)}  {line}" for variables, names in values.items() for line in variables]
-    return ["NCCL_IB_HCA", *lines] if lines else []
 
 
 def _nodes(plan: Mapping[str, Any]) -> int:

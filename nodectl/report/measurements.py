@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
 from textwrap import wrap
 
 from nodectl.common.counting import counted
@@ -17,59 +17,32 @@ from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
 from nodectl.report.table import aligned, fitted
 
 LEGEND = "* measured again: the later value"
-_LEAST_HOSTS = 3
-# of the cells: a ring of many hosts is no matrix
-_LEAST_FILLED = 0.5
 
 
 def matrix(one: Series, width: int) -> str:
     """Senders down, receivers across, a cell a path; empty if it is no matrix, or wider than `width`."""
     hosts = one.hosts
-    cells = {tuple(member.hosts): member for member in one.members if len(member.hosts) == 2}
-    possible = len(hosts) * (len(hosts) - 1)
-    both_ways = any(member.direction for member in one.members)
-    if len(hosts) < _LEAST_HOSTS or len(cells) < len(one.members):
-        return ""
-    if len(cells) < _LEAST_FILLED * (possible if both_ways else possible / 2):
+    if not one.is_matrix():
         return ""
     value, unit = readable(one.median, one.unit.name)
     factor = value / one.median if one.median else 1.0
-    texts = {place: _cell(one, member, factor) for place, member in cells.items()}
-    for names in (dict(zip(hosts, hosts, strict=True)), _short(hosts)):
-        table = _table(hosts, names, texts)
-        if max(map(len, table.splitlines())) <= width:
-            heading = ", ".join(filter(None, [one.probe, one.what]))
-            legend = [LEGEND] if one.later else []
-            # of conditions there may be more than fit
-            lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
-            return "\n".join([*lines, table, *legend])
-    return ""
+    texts = {tuple(member.hosts): _cell(one, member, factor) for member in one.members}
+    rows = [
+        (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
+        for sender in hosts
+    ]
+    table = aligned([("", *hosts), *rows])
+    if max(map(len, table.splitlines())) > width:
+        return ""
+    heading = ", ".join(filter(None, [one.probe, one.what]))
+    # of conditions there may be more than fit
+    lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
+    return "\n".join([*lines, table, *([LEGEND] if one.later else [])])
 
 
 def _cell(one: Series, member: Measurement, factor: float) -> str:
     later = one.again(member)
     return digits(factor * (later or member).value) + ("*" if later else "")
-
-
-def _table(hosts: Sequence[str], names: Mapping[str, str], texts: Mapping[tuple[str, ...], str]) -> str:
-    rows = [
-        (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
-        for sender in hosts
-    ]
-    return aligned([("", *(names[host] for host in hosts)), *rows])
-
-
-def _short(hosts: Sequence[str]) -> dict[str, str]:
-    """Return the names without what all have in common at their beginning and end."""
-    # a number stays whole: 01, not 1
-    start = len(hosts[0][: _alike(hosts)].rstrip("0123456789"))
-    end = _alike([host[start:][::-1] for host in hosts])
-    return {host: host[start : len(host) - end] or host for host in hosts}
-
-
-def _alike(names: Sequence[str]) -> int:
-    """Return how many characters all names begin with."""
-    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False)))
 
 
 # of a series with more members the worst ones are shown, more of them if no matrix shows all
@@ -97,10 +70,7 @@ def measurements_text(
     is_fleet = any(len(one.members) > 1 for one in series)
     parts = [_fleet_table(series, width)] if is_fleet else []
     if everything or not is_fleet:
-        table = measurements_table(measurements, kind_of)
-        is_wide = max(map(len, table.splitlines()), default=0) > width
-        # what all have alike stands below it
-        parts.append(_narrow_table(series, kind_of, width) if is_wide and not everything else table)
+        parts.append(measurements_table(measurements, kind_of, None if everything else width))
     verdicts = [] if findings is None else list(_verdicts(series, findings))
     parts.insert(1, "\n".join([*verdicts, *_measured_again(series), *_captions(series)]))
     if is_fleet and not everything:
@@ -114,8 +84,8 @@ def measurements_text(
     return "\n\n".join(filter(None, parts))
 
 
-def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> str:
-    """Return a line for each value, with its spread, and its unit and conditions as the probe of that name says."""
+def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, width: int | None = None) -> str:
+    """Return each value with its spread, unit and conditions; conditions go on in the next lines beyond `width`."""
     header = ("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS")
     rows = [
         (
@@ -129,24 +99,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
         )
         for measurement in measurements
     ]
-    return aligned([header, *rows])
-
-
-def _narrow_table(series: Sequence[Series], kind_of: KindOf, width: int) -> str:
-    """Return the table with each value in one unit, without the conditions that all values of a probe show."""
-    alike = _measurements_alike(series)
-    rows = [
-        (
-            one.probe,
-            _where(member),
-            one.unit.short(member.value) + _expected(member, kind_of),
-            _spread(member),
-            ", ".join(filter(None, [_again(member), _own(one, alike), one.what_of(member)])),
-        )
-        for one in series
-        for member in (*one.members, *one.later.values())
-    ]
-    return fitted([("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS"), *rows], width)
+    return fitted([header, *rows], width or sys.maxsize)
 
 
 def _fleet_table(series: Sequence[Series], width: int) -> str:

@@ -10,10 +10,8 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.model.finding import Finding
-from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, NcclEnvironment, NodeGpu, NodeNic, NodeTopology, SwitchLoad, between
-from nodectl.report.findings import grouped, whole_finding
+from nodectl.report.findings import whole_finding
 from nodectl.report.table import aligned
 
 
@@ -130,10 +128,6 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     yield from (f"  {line}" for line in matrix(node).splitlines())
 
 
-def _is_note(finding: Finding) -> bool:
-    return finding.status is Status.OK and bool(finding.actual) and not finding.expected
-
-
 def _by_numa(gpus: Sequence[NodeGpu]) -> dict[tuple[str | None, str | None], list[NodeGpu]]:
     groups: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
     for gpu in gpus:
@@ -211,20 +205,3 @@ def _order(hosts: Sequence[str]) -> str:
     if "," not in folded and list(hosts) == sorted(hosts, key=lambda name: (len(name), name)):
         return folded
     return f"{', '.join(hosts[:_RANKS_SHOWN])} and {len(hosts) - _RANKS_SHOWN} more (all with --output json)"
-
-
-def findings_text(findings: Sequence[Finding]) -> str:
-    """Write a line for each finding that is not fine and each note, hosts that agree together, worst first.
-
-    A note is fine and expects nothing: it says how a host was built.
-    """
-    shown = [finding for finding in findings if _is_note(finding) or finding.status not in (Status.OK, Status.SKIPPED)]
-    lines = []
-    for alike in grouped(shown, lambda item: replace(item, host="", action="", evidence="", kind="", hosts=())):
-        first, hosts = alike[0], fold(finding.host for finding in alike)
-        about = f"{first.check}: {first.subject}" if first.subject else first.check
-        wanted = f"; expected {first.expected}" if first.expected else ""
-        status = "NOTE" if _is_note(first) else first.status.upper()
-        lines.append(f"{status}  {hosts}  {about}: {first.actual}{wanted}")
-        lines += [f"    try: {first.remedy}"] if first.remedy else []
-    return "\n".join(lines)

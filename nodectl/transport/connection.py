@@ -6,7 +6,6 @@ import base64
 import logging
 import shlex
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -152,14 +151,15 @@ class CheckedConnection(Connection):  # type: ignore[misc]
             for level, option, value in _SOCKET_OPTIONS:
                 self.transport.sock.setsockopt(level, option, value)
 
-    def _way(self) -> socket.socket | paramiko.Channel | None:
+    def _way(self) -> paramiko.ProxyCommand | paramiko.Channel | None:
         """Return what leads to the server through a jump host or a ProxyCommand; None if TCP does."""
         if self.gateway is not None:
             self.gateway.open()
             there = self.target.address, self.target.port
             transport: paramiko.Transport = self.gateway.transport
             return transport.open_channel("direct-tcpip", there, ("127.0.0.1", 0), timeout=CONNECT_S)
-        return _proxied(self.target.proxy_command) if self.target.proxy_command else None
+        command = self.target.proxy_command
+        return paramiko.ProxyCommand(shlex.join(["/bin/sh", "-c", f"exec {command}"])) if command else None
 
 
 class Connections:
@@ -206,34 +206,6 @@ def _explained(target: Target) -> Iterator[None]:
         elif isinstance(reason, ConnectionRefusedError):
             remedy = "nothing listens there: start sshd on the host, or correct ansible_host and ansible_port"
         raise UnreachableError(f"{target.label}: {text}", remedy) from error
-
-
-class _ProxiedSocket(socket.socket):
-    """Our end of a ProxyCommand; closing it terminates the command, since some ignore the end of their input."""
-
-    process: subprocess.Popen[bytes] | None = None
-
-    def close(self) -> None:
-        super().close()
-        process, self.process = self.process, None
-        if process is not None:
-            process.terminate()
-
-
-def _proxied(command: str) -> socket.socket:
-    ends = socket.socketpair()
-    ours, theirs = _ProxiedSocket(fileno=ends[0].detach()), ends[1]
-    with theirs:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", f"exec {command}"],
-            stdin=theirs.fileno(),
-            stdout=theirs.fileno(),
-            stderr=subprocess.DEVNULL,
-        )
-    ours.process = process
-    # the ended process must be reaped
-    threading.Thread(target=process.wait, daemon=True).start()
-    return ours
 
 
 class _Login(AuthStrategy):

@@ -37,6 +37,10 @@ def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
     return ["/bin/sh", "-c", _WITH_INPUT, "sh", str(stdin_bytes), *argv]
 
 
+# the first line of a command's output over SSH: a login shell that never prints it did not run the command
+STARTED = b"nodectl-command-started\n"
+
+
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
     """Return the wrapped argv as one line for a login shell: the only place where an argv is quoted."""
-    return "exec " + shlex.join(wrapped(argv, stdin_bytes))
+    return f"echo {STARTED.decode().strip()}; exec {shlex.join(wrapped(argv, stdin_bytes))}"

@@ -14,7 +14,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport, Output
 from nodectl.transport.connection import CheckedConnection, Connections
-from nodectl.transport.lifeline import command_line
+from nodectl.transport.lifeline import STARTED, command_line
 from nodectl.transport.ssh_target import password_of, target_of
 
 _CHUNK_BYTES = 65536
@@ -23,6 +23,8 @@ _DRAIN_S = 0.5
 _POLL_S = 0.25
 # connections kept for further commands at most: each costs a thread and a file descriptor
 _KEPT = 256
+# of what a login shell printed instead of running the command
+_SHOWN = 200
 _ERRORS = (OSError, EOFError, paramiko.SSHException)
 
 
@@ -72,7 +74,7 @@ class SshTransport(CallTransport):
 
     def _on(self, connection: CheckedConnection, call: Call) -> CommandResult:
         channel = self._session(connection)
-        output, deadline = Output(call), call.deadline()
+        output, deadline = _CommandOutput(call), call.deadline()
         try:
             threading.Thread(target=_send, args=(channel, call), daemon=True).start()
             ended = _follow(channel, output, deadline)
@@ -86,7 +88,7 @@ class SshTransport(CallTransport):
             return output.overran()
         if channel.exit_status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
-        return output.ran(channel.exit_status)
+        return output.ran(channel.exit_status) if output.has_started else output.not_started(channel.exit_status)
 
     def _session(self, connection: CheckedConnection) -> paramiko.Channel:
         """Return a session on the kept connection, or on a new one if the kept one is dead."""
@@ -104,6 +106,26 @@ class SshTransport(CallTransport):
             else:
                 return channel
         raise UnreachableError(f"{connection.host}: the connection was lost at once", "check the host")
+
+
+class _CommandOutput(Output):
+    """Output of a command, without the lines that the login shell printed on stdout before the command started."""
+
+    has_started = False
+    _before = b""
+
+    def add(self, stream: str, data: bytes) -> None:
+        if stream == "stdout" and not self.has_started:
+            before, mark, data = (self._before + data).partition(STARTED)
+            self._before, self.has_started = before[-_CHUNK_BYTES:], bool(mark)
+        super().add(stream, data)
+
+    def not_started(self, exit_status: int) -> CommandResult:
+        """Return the result for a host whose login shell ended with this status instead of running the command."""
+        printed = " ".join(self._before.decode(errors="replace").split())[-_SHOWN:]
+        error = f"its login shell ended with {exit_status} and did not run the command"
+        remedy = "log in with ssh: look for `exit` or a menu in .bashrc, or for a forced command in authorized_keys"
+        return self.lost(f"{error}: {printed}" if printed else error, remedy)
 
 
 def _send(channel: paramiko.Channel, call: Call) -> None:

@@ -54,8 +54,6 @@ def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
         elif variable in PROGRAMS and not _means(variables[variable], PROGRAMS[variable]):
             why = f"nodectl can hold only OpenSSH's {PROGRAMS[variable]} to the host keys of known_hosts"
             remedy = "take it out, and put the program that you want first on PATH"
-        elif variable == "mitogen_via" and variables[variable]:
-            why, remedy = "a host behind another is reached by a jump host here", "use -o ProxyJump=…"
         else:
             continue
         raise InventoryError(f"host {name}: {variable} is {variables[variable]!r}: {why}", remedy)
@@ -64,7 +62,7 @@ def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
 def is_judged(variable: str) -> bool:
     """Return whether `refuse_unchecked` looks at this variable."""
     is_switch = variable.startswith("ansible_") and variable.endswith(("host_key_checking", "host_key_auto_add"))
-    return is_switch or variable in PROGRAMS or variable == "mitogen_via"
+    return is_switch or variable in PROGRAMS
 
 
 def _means(value: object, *texts: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import read_text, replace_file
+from nodectl.common.files import read_document, read_text, replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
 from nodectl.trials.store import folder
@@ -22,10 +22,9 @@ _AGAIN = "write it again with `nodectl tune propose`"
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal's file: the pattern of the hosts it is for, those it names, and its evidence."""
+    """A proposal's file: the hosts that it is for, and its evidence."""
 
     path: Path
-    pattern: str
     hosts: tuple[str, ...]
     evidence: Mapping[str, Any]
 
@@ -55,27 +54,10 @@ def read_proposal(path: Path) -> Proposed:
     if not text.startswith(MARK):
         raise UsageError(f"{path} is not a proposal of nodectl", "for an inventory of your own: nodectl provision -i …")
     try:
-        inside = yaml.safe_load(text)["all"]
-        if "hosts" in inside:
-            hosts, pattern = tuple(map(str, inside["hosts"])), ",".join(map(str, inside["hosts"]))
-        else:
-            hosts, pattern = (), next(iter(map(str, inside.get("children", {"all": None}))))
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        hosts = tuple(map(str, yaml.safe_load(text)["all"]["hosts"]))
+    except (yaml.YAMLError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: malformed proposal: {error!r}", _AGAIN) from error
-    return Proposed(path, pattern, hosts, _evidence(path))
-
-
-def _evidence(path: Path) -> Mapping[str, Any]:
-    beside = evidence_path(path)
-    try:
-        evidence = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the evidence beside {path} cannot be read: {error}", f"put {beside.name} beside it, or propose it again"
-        ) from error
-    if not isinstance(evidence, dict) or evidence.get("schema") != SCHEMA or not evidence.get("trials"):
-        raise UsageError(f"{beside} is no evidence ({SCHEMA})", _AGAIN)
-    return evidence
+    return Proposed(path, hosts, read_document(evidence_path(path), SCHEMA, _AGAIN))
 
 
 def remember(applied: Applied) -> None:

@@ -13,14 +13,14 @@ from nodectl import __version__
 from nodectl.common.access import Access
 from nodectl.common.node_paths import TRIALS
 from nodectl.common.process import handlers_kept, interruptible, operator
-from nodectl.errors import NodectlError, UsageError
+from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import OWN
 from nodectl.probes.base import Note
-from nodectl.provision.events import ProvisionRun, TaskEvent
+from nodectl.provision.events import ProvisionRun
 from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -28,7 +28,7 @@ from nodectl.trials.settings import TUNING, plain
 
 RENEW_S = 10.0
 LEASE_S = 60.0
-# by a host that does not answer the others are not held up: each has a thread of its own
+# a host that does not answer holds up the renewal of the others by so much, which is less than a lease
 _ANSWER_S = 10.0
 _RESTORED = 9
 # no program is started but the shell: a measurement may be under way
@@ -56,17 +56,11 @@ class Leases:
 
     def start(self, hosts: Sequence[Host]) -> None:
         """Renew the leases of these hosts from now on."""
-        for host in hosts:
-            threading.Thread(target=self._renew, args=(host,), name=f"lease {host.name}", daemon=True).start()
+        threading.Thread(target=self._renew, args=(hosts,), name="leases", daemon=True).start()
 
     def stop(self) -> None:
         """Renew no more; a renewal that is on its way may still arrive."""
         self._stop.set()
-
-    def beat(self, hosts: Sequence[Host]) -> None:
-        """Renew at once, and learn how these hosts stand."""
-        for _ in fan_out(hosts, self._once, max(1, len(hosts))):
-            pass
 
     def lost(self) -> Mapping[str, str]:
         """{host: why}: it has restored its values, or has not answered for half of its lease."""
@@ -78,13 +72,11 @@ class Leases:
                 reasons[host.name] = lease.silence
         return reasons
 
-    def silent(self) -> Mapping[str, str]:
-        """{host: why}: those that did not answer when last asked."""
-        return {host.name: lease.silence for host, lease in self._leases.items() if lease.silence}
-
-    def _renew(self, host: Host) -> None:
-        while not self._stop.wait(min(RENEW_S, self._lease_s / 4)) and not self._leases[host].loss:
-            self._once(host)
+    def _renew(self, hosts: Sequence[Host]) -> None:
+        while not self._stop.wait(min(RENEW_S, self._lease_s / 4)):
+            left = [host for host in hosts if not self._leases[host].loss]
+            for _ in fan_out(left, self._once, len(left)):
+                pass
 
     def _once(self, host: Host) -> None:
         lease = self._leases[host]
@@ -118,19 +110,8 @@ class TrialPlaybooks:
     # lines that were shown already: each turn reports the same ones
     shown: set[str] = field(default_factory=set)
 
-    def arm(self, hosts: Sequence[Host], purpose: str, lease_s: float) -> PlaybookRun:
-        """Start the timer of each host."""
-        return self._run("trial_arm", hosts, {"trial_lease_s": lease_s}, purpose)
-
-    def put_on(self, hosts: Sequence[Host], profile: str) -> PlaybookRun:
-        """Set the live values of a tuning profile, and verify them."""
-        return self._run("trial_on", hosts, {} if profile == OWN else {TUNING: plain(profile)}, profile)
-
-    def take_off(self, hosts: Sequence[Host], purpose: str) -> PlaybookRun:
-        """Restore the former values, checked."""
-        return self._run("trial_off", hosts, {}, purpose)
-
-    def _run(self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str) -> PlaybookRun:
+    def run(self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str) -> PlaybookRun:
+        """Run a playbook of trials on these hosts; findings are about the subject."""
         identity = {"run": self.trial, "by": operator(), "nodectl": __version__}
         request = ProvisionRequest(
             playbook,
@@ -141,17 +122,13 @@ class TrialPlaybooks:
             variables={**variables, "run_identity": identity, "trial_id": self.trial},
         )
         with handlers_kept():
-            run = provision(request, _ignored)
+            run = provision(request, lambda _: None)
         for text in dict.fromkeys(event.text for event in run.reports):
             if text not in self.shown:
                 self.shown.add(text)
                 self.note(text)
         answers = {answer.host: answer.result["trial"] for answer in run.answers if "trial" in answer.result}
         return PlaybookRun(answers, tuple(_findings(run, hosts, subject)))
-
-
-def _ignored(event: TaskEvent) -> None:
-    """Show nothing while the playbook runs: its end holds all that matters."""
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
@@ -193,15 +170,10 @@ class Armed:
     _asked: tuple[Host, ...] = ()
 
     def put_on(self, profile: str) -> tuple[Finding, ...]:
-        """Set a tuning profile's live values on all hosts that are armed still; a finding for each failure."""
-        self.leases.beat(self.hosts)
-        gone = {**self.leases.silent(), **self.leases.lost()}
-        findings = [_finding(name, Status.FAILED, profile, f"nothing was changed: {why}") for name, why in gone.items()]
-        left = [host for host in self.hosts if host.name not in gone]
-        if left:
-            findings += self.playbooks.put_on(left, profile).findings
-        self.environment.update({host.name: self.nccl_of(profile, host) for host in left})
-        return tuple(findings)
+        """Set a tuning profile's live values on all hosts; a finding for each failure."""
+        variables = {} if profile == OWN else {TUNING: plain(profile)}
+        self.environment.update({host.name: self.nccl_of(profile, host) for host in self.hosts})
+        return self.playbooks.run("trial_on", self.hosts, variables, profile).findings
 
     def lost(self) -> Mapping[str, str]:
         """{host: why} of those that have restored their values or do not answer: the trial cannot go on with them."""
@@ -210,7 +182,7 @@ class Armed:
     def arm(self, hosts: Sequence[Host]) -> None:
         """Start each host's timer, and renew its lease from now on."""
         self._asked = tuple(hosts)
-        run = self.playbooks.arm(hosts, self.purpose, self.lease_s)
+        run = self.playbooks.run("trial_arm", hosts, {"trial_lease_s": self.lease_s}, self.purpose)
         self.hosts = tuple(host for host in hosts if run.answers.get(host.name, {}).get("state") == "armed")
         self.findings += run.findings
         self.leases.start(self.hosts)
@@ -220,22 +192,12 @@ class Armed:
 
     def leave(self) -> None:
         """Restore every host that may be armed; what could not be done goes into the findings."""
-        if not self._asked:
-            return
         by_itself = f"each host restores them by itself within {2 * self.lease_s:g} s"
         try:
-            self.leases.beat(self._asked)
-            silent = self.leases.silent()
-            self.findings += tuple(
-                _finding(name, Status.UNKNOWN, "former values", f"{why}; {by_itself}") for name, why in silent.items()
-            )
-            reached = [host for host in self._asked if host.name not in silent]
-            if reached:
-                self._take_off(reached)
+            if self._asked:
+                self._take_off(by_itself)
         except KeyboardInterrupt:
-            self.note(
-                f"interrupted while former values were restored: each host does that within {2 * self.lease_s:g} s"
-            )
+            self.note(f"interrupted while former values were restored: {by_itself}")
             raise
         except NodectlError as error:
             self.findings += tuple(
@@ -245,10 +207,13 @@ class Armed:
         finally:
             self.leases.stop()
 
-    def _take_off(self, hosts: Sequence[Host]) -> None:
-        run = self.playbooks.take_off(hosts, self.purpose)
+    def _take_off(self, by_itself: str) -> None:
+        run = self.playbooks.run("trial_off", self._asked, {}, "former values")
         remedy = "correct what is named; the host tries again every minute, and a reboot restores all"
-        self.findings += tuple(replace(finding, subject="former values", remedy=remedy) for finding in run.findings)
+        for finding in run.findings:
+            is_silent = finding.status is Status.UNKNOWN
+            actual = f"{finding.actual}; {by_itself}" if is_silent else finding.actual
+            self.findings += (replace(finding, actual=actual, remedy="" if is_silent else remedy),)
         for host in self.hosts:
             if run.answers.get(host.name, {}).get("state") == "gone":
                 text = "were restored by the host itself, which had not heard of this trial for a minute"
@@ -275,8 +240,6 @@ def armed(
     The end is any: normal, an exception, Ctrl-C, SIGTERM, a closed terminal. If it is none of these, or a host
     cannot be reached, the host restores itself one to two leases after the last renewal, or by a reboot.
     """
-    if lease_s <= 0:
-        raise UsageError(f"a lease must be longer than {lease_s:g} s", "give a positive number of seconds")
     playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, access or Access(), note)
     leases = Leases(transport, hosts, trial, lease_s)
     state = Armed(playbooks, leases, purpose, note, lease_s, environment, nccl_of)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from statistics import fmean
 
 from nodectl.common.counting import counted
-from nodectl.probes.schedule import Pace
-from nodectl.trials.series import Taken, Turn, schedule, series_of
+from nodectl.common.units import time_text
+from nodectl.trials.series import Taken, Turn, schedule
 from nodectl.trials.turns import Turns
 from nodectl.trials.verdict import MIN_PAIRS
 
@@ -45,10 +44,9 @@ class Course:
 
         In blocks, so that all candidates meet the same hour, and settings are put on once in two turns.
         """
-        longest_s, taken = 0.0, 0
-        pace = Pace("tune trial", pairs, self.turns.note, clock=self.turns.clock)
+        longest_s, began = 0.0, self.turns.clock()
         for first in range(0, pairs, _BLOCK):
-            alive = [number for number in self._numbers() if not self.turns.given_up(number)]
+            alive = [number for number in range(1, len(self.candidates) + 1) if not self.turns.given_up(number)]
             if not alive:
                 return Ending("no candidate's settings can be put on and measured")
             if not has_time(longest_s):
@@ -61,49 +59,11 @@ class Course:
             for number in alive:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
                     self._take(number, turn, f"pair {turn.pair + 1} of {pairs}")
-                    taken += 1
-                    self._expect(pace, taken, 2 * pairs * len(alive))
             longest_s = max(longest_s, self.turns.clock() - started)
-        self._again(pairs, has_time)
+            if (left := pairs - first - _BLOCK) > 0:
+                left_s = left * (self.turns.clock() - began) / (first + _BLOCK)
+                self.turns.note(f"tune trial: about {time_text(left_s)} left")
         return Ending()
-
-    def _expect(self, pace: Pace, taken: int, turns: int) -> None:
-        """Say what is left, by the turns and changes of settings so far; with a budget it may end before."""
-        left, changes_s = turns - taken, self.turns.changes_s
-        if not changes_s or left <= 0:
-            return
-        turn_s = (pace.took_s() - sum(changes_s)) / taken
-        # what is on stays for two turns
-        pace.expect(pace.took_s(), left * turn_s + left / 2 * fmean(changes_s))
-
-    def _again(self, pairs: int, has_time: Callable[[float], bool]) -> None:
-        """Pairs in which something was lost by chance are measured again, as far as the time goes."""
-        took_s = 0.0
-        for extra in range(max(_BLOCK, pairs // 5)):
-            missing = [number for number in self._numbers() if self._lost_by_chance(number, pairs)]
-            for number in missing:
-                if self.turns.given_up(number) or not has_time(took_s):
-                    continue
-                started = self.turns.clock()
-                for candidate in (False, True) if self.turns.on == BASELINE else (True, False):
-                    label = f"pair {pairs + extra + 1}, for one that was lost"
-                    self._take(number, Turn(pairs + extra, candidate), label)
-                took_s = max(took_s, self.turns.clock() - started)
-
-    def _lost_by_chance(self, number: int, pairs: int) -> bool:
-        """Return whether something that both sides measured once has too few pairs.
-
-        What a side never could is no chance.
-        """
-        return any(
-            len(series.complete) < pairs
-            and any(pair.baseline is not None for pair in series.pairs)
-            and any(pair.candidate is not None for pair in series.pairs)
-            for series in series_of("", "", self.taken.get(number, ()))
-        )
-
-    def _numbers(self) -> range:
-        return range(1, len(self.candidates) + 1)
 
     def _take(self, number: int, turn: Turn, label: str) -> None:
         on, profile = (number, self.candidates[number - 1]) if turn.candidate else (BASELINE, self.baseline)

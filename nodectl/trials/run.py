@@ -61,7 +61,8 @@ class TrialRun:
             return self._ledger.close(f"lost before anything was changed: {reasons}")
         if not self.measuring.names:
             return self._ledger.close("nothing could be measured here, and no setting was changed")
-        self._refuse_too_short()
+        if (left_s := self._left_s()) is not None:
+            refuse_too_short(left_s, self._turn_s, len(self.head.candidates))
         try:
             reason = self._armed_turns()
         except KeyboardInterrupt as error:
@@ -97,11 +98,6 @@ class TrialRun:
         if unmeasured and self.measuring.names:
             probes = ", ".join(self.measuring.names)
             self.note(f"the proposal leaves these out, since {probes} does not use them: {named(unmeasured)}")
-
-    def _refuse_too_short(self) -> None:
-        left_s = self._left_s()
-        if left_s is not None:
-            refuse_too_short(left_s, self._turn_s, len(self.head.candidates))
 
     def _armed_turns(self) -> str:
         """Return why it ended early, empty if it did not."""

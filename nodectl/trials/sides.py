@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from nodectl.common.nodeset import fold
 from nodectl.common.resources import node_module
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import OWN
 from nodectl.profiles.host import of_variables
-from nodectl.profiles.overrides import NCCL_ENV
-from nodectl.profiles.resolve import Resolved, load_profile
-from nodectl.profiles.schema import Tuning
+from nodectl.profiles.resolve import Resolved
 
 # they wait for a reset of the GPU
 _NOT_LIVE = ("ecc", "mig")
@@ -75,34 +71,7 @@ def _is_number(name: str) -> bool:
     return known is not None and re.fullmatch(r"int|\d+\.\.\d*", known.values) is not None
 
 
-def overruled(profile: str, hosts: Sequence[Host], folders: Sequence[Path]) -> list[str]:
-    """Lines on variables of NCCL that the profile sets and a host's `nodectl_nccl_env` sets otherwise."""
-    names: dict[str, list[str]] = {}
-    for host in hosts:
-        for name in _pinned(profile, host, folders):
-            names.setdefault(name, []).append(host.name)
-    return [
-        f"{profile}: {name} is not tried on {fold(pinning)}: {NCCL_ENV} sets it there, and goes before a profile"
-        for name, pinning in sorted(names.items())
-    ]
-
-
-def _pinned(profile: str, host: Host, folders: Sequence[Path]) -> list[str]:
-    """Variables of NCCL whose value in force on the host is that of its `nodectl_nccl_env`, and not the profile's."""
-    pins: Any = host.variables.get(NCCL_ENV) or {}
-    if not pins or profile == OWN:
-        return []
-    loaded = load_profile("tuning", profile, folders)
-    set_here = {*loaded.nccl} & {*pins} if isinstance(loaded, Tuning) else set()
-    if not set_here:
-        return []
-    tried = _resolved_as(profile, host, folders, pins={}).nccl_env
-    in_force = _resolved_as(profile, host, folders).nccl_env
-    return sorted(name for name in set_here if tried.get(name) != in_force.get(name))
-
-
-def _resolved_as(profile: str, host: Host, folders: Sequence[Path], pins: Any = None) -> Resolved:
-    """Return what the host would be with the profile, and with `pins` if they are not its own `nodectl_nccl_env`."""
+def _resolved_as(profile: str, host: Host, folders: Sequence[Path]) -> Resolved:
+    """Return what the host would be with the profile."""
     names = {} if profile == OWN else {"tuning": profile}
-    pins = host.variables.get(NCCL_ENV) if pins is None else pins
-    return of_variables({**host.variables, NCCL_ENV: pins}, names=names, extra_dirs=folders)
+    return of_variables(host.variables, names=names, extra_dirs=folders)

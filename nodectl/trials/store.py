@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import read_json, replace_file
+from nodectl.common.files import read_document, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series, Trial
@@ -92,11 +91,9 @@ def find(text: str) -> Trial:
 
 def read(path: Path, *, anew: bool = True) -> Trial:
     """Read a trial from its file, judged again, or as it was summed up; UsageError if it holds none."""
-    document = read_json(path, _REMEDY)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
-    series = _series(document, path)
+    document = read_document(path, SCHEMA, _REMEDY)
     try:
+        series = values_of(Series, document["series"], extra="ignore")
         row = {field.name: document[field.name] for field in fields(Trial) if field.name not in _JUDGED}
         trial = replace(values_of(Trial, [row])[0], series=series)
         if not anew:
@@ -106,12 +103,3 @@ def read(path: Path, *, anew: bool = True) -> Trial:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
     verdicts, summaries = judged(series, trial.judge_by)
     return replace(trial, verdicts=verdicts, summaries=summaries)
-
-
-def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:
-    try:
-        return values_of(Series, document["series"], extra="ignore")
-    except KeyError as error:
-        raise UsageError(f"{path}: no series in it", _REMEDY) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: malformed series: {error}", _REMEDY) from error

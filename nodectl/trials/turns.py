@@ -81,8 +81,6 @@ class Turns:
     clock: Callable[[], float]
     collected: TurnFindings = field(default_factory=TurnFindings)
     on: int | None = None
-    # the seconds of each change of settings
-    changes_s: list[float] = field(default_factory=list)
     _silent: int = 0
     _why: str = ""
     _refused: dict[int, int] = field(default_factory=dict)
@@ -115,9 +113,7 @@ class Turns:
         # whatever becomes of it, what was on before is not to be relied on
         self.on = None
         for _ in range(_TRIES):
-            began = self.clock()
             findings = self.put_on(profile)
-            self.changes_s.append(self.clock() - began)
             self.collected.add_settings(profile, findings)
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:

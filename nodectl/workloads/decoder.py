@@ -55,16 +55,12 @@ class Sizes:
         return 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self.hidden
 
 
-def flops_per_token(sizes: Sizes, length: int, recompute: bool = False) -> float:
+def flops_per_token(sizes: Sizes, length: int) -> float:
     """FLOPs of forward and backward: 6N, and 12 layers x hidden x length for the attention scores.
 
-    Chowdhery et al. (PaLM), appendix B. With `recompute` the layers' forward is counted twice (8N, Narayanan et al.,
-    equation 3): that is what the hardware does, no model FLOPs.
+    Chowdhery et al. (PaLM), appendix B.
     """
-    attention = 12 * sizes.layers * sizes.hidden * length
-    head = 6 * sizes.embedding
-    layers = 6 * (sizes.parameters - sizes.embedding) - head + attention
-    return float(head + layers * (4 / 3 if recompute else 1))
+    return float(6 * (sizes.parameters - sizes.embedding) + 12 * sizes.layers * sizes.hidden * length)
 
 
 class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs

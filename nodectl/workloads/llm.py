@@ -152,12 +152,6 @@ class LanguageModel(Workload):
         options = settings.own
         return float(options.seq * decoder.flops_per_token(self.sizes(settings), options.seq))
 
-    def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
-        """Return the layers' forward pass: 8N instead of 6N."""
-        options = settings.own
-        twice = decoder.flops_per_token(self.sizes(settings), options.seq, recompute=True)
-        return float(options.seq * twice - self.flops_per_sample(settings, model))
-
 
 def count(settings: Settings) -> str:
     """How large the model is, without making it; one line of JSON."""

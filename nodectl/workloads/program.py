@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 # before torch loads OpenMP: where ranks share cores, threads that wait by spinning make a step twenty times as long
@@ -31,6 +32,10 @@ else:  # on a node these files lie in one folder, without the package
     from feed import Feed, Wanted
     from settings import ROUNDING, Refused
     from usage import Clock, Usage
+
+
+# a run that ends by time: its length as far as anybody knows, and as its clock takes it, for a short warm-up
+_ENDLESS, _SHORT = 10**9, 6
 
 
 class Training:
@@ -77,8 +82,8 @@ class Training:
     @property
     def total_steps(self) -> int:
         """How many steps the whole training has, if the batch stays as it is now."""
-        if self.settings.steps:
-            return self.settings.steps
+        if self.settings.steps or self.settings.seconds:
+            return self.settings.steps or _ENDLESS
         samples: int = self.sampler.num_samples
         epochs_after = self.settings.epochs - self.epoch - 1
         return self.step + self._steps(samples - self.taken) + epochs_after * self._steps(samples)
@@ -146,6 +151,12 @@ class Training:
         self.step += 1
         self.taken += sum(len(part[0]) for part in parts)
         return loss
+
+    def end_by_time(self, timed_s: float) -> None:
+        """Make this step the last if the ranks' steps have lasted --seconds; every rank must call it."""
+        seconds = self.settings.seconds
+        if seconds and self.group.mean(torch.tensor(timed_s, device=self.group.device)) >= seconds:
+            self.settings = replace(self.settings, steps=self.step)
 
     def held_out(self) -> dict[str, float]:
         """Return the mean loss on the samples that are not trained on, if there are any; every rank must call it."""
@@ -274,10 +285,11 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
     training = Training(workload, settings, group)
     resume(training)
     begun_at = training.step
-    _tell(group, f"training on {training.data.words}, {group.world_size} ranks, {training.total_steps} steps")
+    length = f"{settings.seconds:g} s" if training.total_steps == _ENDLESS else f"{training.total_steps} steps"
+    _tell(group, f"training on {training.data.words}, {group.world_size} ranks, {length}")
     if training.strategy.notice:
         _tell(group, training.strategy.notice)
-    clock = Clock(group.device, training.total_steps - begun_at)
+    clock = Clock(group.device, min(training.total_steps - begun_at, _SHORT if settings.seconds else _ENDLESS))
     usage = Usage(group, training.precision)
     feed = Feed(training.data, settings, group.device)
     arriving = feed.steps(training.plan())
@@ -289,6 +301,7 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         samples, parts = next(arriving)
         loss = training.train_step(parts)
         clock.stop(samples * training.strategy.data_size, feed.waited_s - waited_s)
+        training.end_by_time(clock.timed_s)
         if training.step == 1 or _due(training, settings.log_every):
             note_loss(training, training.strategy.mean_loss(loss), clock)
             if adapted(training, clock):
@@ -338,7 +351,8 @@ def note_figures(training: Training) -> None:
 
 
 def _place(training: Training) -> str:
-    return f"epoch {training.begun_epochs} step {training.step}/{training.total_steps}"
+    total = "" if training.total_steps == _ENDLESS else f"/{training.total_steps}"
+    return f"epoch {training.begun_epochs} step {training.step}{total}"
 
 
 def save(training: Training) -> None:
@@ -391,8 +405,6 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
     units = workload.units_per_sample(settings)
     joules = usage.joule_per_sample(clock)
     flops = workload.flops_per_sample(settings, strategy.bare)
-    again = workload.repeated_flops_per_sample(settings, strategy.bare) if settings.recompute == "full" else 0.0
-    hardware = None if again is None or samples_per_s is None else samples_per_s * (flops + again)
     return {
         "workload": workload.name,
         "preset": settings.preset,
@@ -409,7 +421,6 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "joule_per_sample": joules,
         f"joule_per_{workload.unit.rstrip('s')}": None if joules is None else joules / units,
         **usage.figures(None if samples_per_s is None else samples_per_s * flops, figures["timed_steps"]),
-        "hardware_flops_per_s": hardware,
         "world_size": group.world_size,
         "hosts": sorted(set(group.hostnames)),
         "params": strategy.parameters,
@@ -425,6 +436,8 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "precision": training.precision,
         "device": group.device.type,
         "backend": group.backend,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
     }
 
 

@@ -15,7 +15,7 @@ LOSSY = ("powersgd", "topk")
 _NOT_THE_COURSE = (
     *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own"),
     *("bucket_view", "offload"),
-    *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
+    *("epochs", "steps", "seconds", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
 # what rounds otherwise, and else changes nothing that is learned
 ROUNDING = ("fused", "compile", "bucket_mb")
@@ -82,6 +82,7 @@ class Settings:
     samples: int = _option(COURSE, 1024, "samples of synthetic data, over all ranks", at_least(1))
     held_out: int = _option(COURSE, 0, "so many last samples are not trained on: their loss ends an epoch", at_least(0))
     steps: int = _option(COURSE, 0, "end after so many steps in all; 0: by --epochs", at_least(0))
+    seconds: float = _option(COURSE, 0.0, "end after steps of so many seconds; 0: by --steps", number(0.0))
     lr: float = _option(COURSE, 1e-3, "learning rate", number(0.0))
     optimizer: str = _option(COURSE, "adam", "what changes the weights", ("adam", "adamw", "sgd"))
     weight_decay: float = _option(COURSE, 0.0, "of the optimizer", number(0.0))

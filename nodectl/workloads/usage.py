@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nodectl.workloads.ranks import Ranks
 
 WARMUP_STEPS = 10
+# of the timed steps, so that one run shows its own noise
+_PARTS = 5
 _NET = Path("/sys/class/net")
 _INFINIBAND = Path("/sys/class/infiniband")
 # its port counters count words of four bytes
@@ -85,6 +87,7 @@ class Clock:
     def __init__(self, device: torch.device, steps: int) -> None:
         self.device = device
         self.warmup = min(WARMUP_STEPS, steps // 2)  # a short run keeps half of its steps
+        self.timed_s = 0.0
         self.durations_s: list[float] = []
         self.waits_s: list[float] = []
         self.samples: list[int] = []
@@ -110,6 +113,7 @@ class Clock:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self._ended_s = time.perf_counter()
+        self.timed_s += self._ended_s - self._began_s if self.is_warm else 0.0
         self.durations_s.append(self._ended_s - self._began_s)
         self.waits_s.append(wait_s)
         self.samples.append(samples)
@@ -141,8 +145,15 @@ class Clock:
             "timed_s": round(sum(timed), 3),
             "untimed_steps": self.warmup,
             "samples_per_s": self.samples_per_s(),
+            "samples_per_s_in_parts": self._in_parts(),
             "data_wait_share": round(waited_s / sum(timed), 4) if timed else None,
         }
+
+    def _in_parts(self) -> list[float]:
+        """Return the samples per second of equal parts of the steps after the warm-up."""
+        size = max(1, -(-(len(self.durations_s) - self.warmup) // _PARTS))
+        begins = range(self.warmup, len(self.durations_s), size)
+        return [round(sum(self.samples[at : at + size]) / sum(self.durations_s[at : at + size]), 1) for at in begins]
 
     def _from(self, last: int) -> int:
         return max(self.warmup, len(self.durations_s) - last if last else 0)

@@ -93,10 +93,6 @@ class Workload(ABC):
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
 
-    def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
-        """Return what --recompute full does a second time; None if nobody has worked it out."""
-        return None
-
     def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:
         """Figures beside the loss after an epoch, over all ranks, all of which call it; nothing without a test set."""
         return {}

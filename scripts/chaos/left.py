@@ -17,14 +17,11 @@ _LOOKED_AT = ("root", "tmp", "var/tmp", "run", "home", "opt", "srv", "etc", "var
 _NOT_LOOKED_AT = frozenset(("opt/nodectl-chaos", "srv/nodectl", ASKED))
 # docs/jobs.md, 'What lies on a node'
 _OF_A_JOB = (
-    r"plan\.json|rank|secret|code(/.*)?|output\.(log|index|dropped)|ranks(/.*)?|notes(/.*)?|black_box(/.*)?|state\.json"
-    r"|supervisor\.log|state\.reserve2?|stopped_by"
+    r"plan\.json|rank|secret|code(/.*)?|output\.(log|index)|ranks(/.*)?|notes(/.*)?|black_box(/.*)?|state\.json"
+    r"|supervisor\.log|stopped_by"
 )
-_NAMED = re.compile(
-    rf"{STATE}(/jobs(/[^./][^/]*(/({_OF_A_JOB}))?|/\.[^/]+\.undone)?"
-    r"|/payload(/[^/]+(/.*)?)?|/code(/[^/]+(/.*)?)?)?"
-)
-_KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?|/code(/.*)?)?")
+_NAMED = re.compile(rf"{STATE}(/jobs(/[^./][^/]*(/({_OF_A_JOB}))?|/\.[^/]+\.undone)?|/payload(/[^/]+(/.*)?)?)?")
+_KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?)?")
 # of the lab, of these trials, and of the torch that they train with
 _OWN = re.compile(
     r"root/\.(local(/(state|share))?|cache)|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log"

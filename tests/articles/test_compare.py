@@ -104,40 +104,19 @@ def test_what_was_not_measured_says_why() -> None:
 OPTIONS = {"optimizer": "adamw", "lr": 0.001, "clip": 1.0, "compress": "none", "batch": 32, "precision": "bf16"}
 
 
-def learning(step_s: float, fall: float, **given: Any) -> dict[str, Any]:
-    """A run of 20 steps whose loss falls from 4 by `fall` a step."""
-    curve = [[step_s * step, 4 - fall * step] for step in range(1, 21)]
-    return summary(step_s, last_loss=curve[-1][1], losses=curve, **given)
-
-
-def test_another_training_is_named_by_all_its_options_and_gains_at_equal_loss_alone() -> None:
+def test_another_training_is_named_by_all_its_options() -> None:
     other = {**OPTIONS, "compress": "powersgd", "compress_rank": 4, "optimizer": "sgd", "lr": 0.1}
-    before = [learning(1.0, 0.1, options=OPTIONS) for _ in range(5)]
-    after = [learning(0.4, 0.02, options=other) for _ in range(5)]
-    section = compared(before, after)
+    section = compared([summary(1.0, options=OPTIONS)], [summary(0.4, options=other)])
     assert section.differs == (
         "optimizer: adamw before, sgd after",
         "lr: 0.001 before, 0.1 after",
         "compress: none before, powersgd after",
         "not told before: compress rank",
     )
-    # the second comes to 3.64 (a mean of five readings) in 20 steps of 0.4 s, the first in 5.6 of 1 s
-    equal, last = section.row("equal_loss"), section.row("last_loss")
-    assert section.same_loss == pytest.approx(3.64) and equal is not None and equal.change is not None
-    assert [equal.change.before, equal.change.after] == pytest.approx([5.6, 8.0])
-    assert equal.verdict is not None and str(equal.verdict.verdict) == "worse"
-    assert last is not None and last.change is not None and last.change.after == pytest.approx(3.6)
-    text = " ".join(compare_text([section], 200).split())
-    assert "to the loss 3.64 it takes 5.60 s before and 8.00 s after: -30.0 % speed, worse" in text
-    assert "loss at the end" in text and "compress: none before, powersgd after" in text
-
-
-def test_without_losses_over_time_no_gain_is_claimed_of_another_training() -> None:
+    assert "not the same training: compress: none before, powersgd after" in compare_text([section], 200)
     compression = {"kind": "powersgd", "error_feedback": True}
     section = compared([summary(2.4, compression={"kind": "none"})], [summary(0.8, compression=compression)])
     assert section.differs[0] == "compress: none before, powersgd after"
-    text = " ".join(compare_text([section], 200).split())
-    assert "whether it gains anything cannot be told: the runs tell no losses" in text
 
 
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"workload": "x"}', "[1, 2]", '{"median_step_ms": 3}', "{]}"])

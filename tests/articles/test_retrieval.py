@@ -25,7 +25,6 @@ RUNS = {
     "min_ms": 3.0,
     "max_ms": 12.0,
     "search_ms": 1.5,
-    "other_ms": 3.5,
     "queries_s": [7000.0, 6000.0, 5000.0],
 }
 CHECKED: dict[str, Any] = {"event": "checked", "rows": 1000, "queries": 4, "wrong": [], "merged": True}
@@ -41,7 +40,7 @@ def fleet_of(monkeypatch: pytest.MonkeyPatch, checked: dict[str, Any] | None) ->
         if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
         ready = {"event": "ready", "torch": "2.7.0+cpu", "device": "cpu", "threads": 1, "rows": 250}
-        front = [{"event": "trip", "ms": 0.1}, RUNS, *([checked] if checked else [])] if host == "node01" else []
+        front = [RUNS, *([checked] if checked else [])] if host == "node01" else []
         return Answer([{"event": "started", "pid": 7}, ready, *front])
 
     return play(monkeypatch, answers)
@@ -56,7 +55,7 @@ def test_the_median_of_the_runs_and_what_it_is_made_of(monkeypatch: pytest.Monke
     (only,) = found.measurements
     assert (only.probe, only.value, only.unit) == ("retrieval", 5.0, "ms")
     assert only.spread == pytest.approx(2 / 5)
-    expected = {"p99_ms": 9.0, "queries_s": 6000.0, "trip_ms": 0.1, "correct": True, "shards": 4, "front": "node01"}
+    expected = {"p99_ms": 9.0, "queries_s": 6000.0, "correct": True, "shards": 4, "front": "node01"}
     assert expected.items() <= only.conditions.items()
     assert found.findings == ()
     shown = retrieval_table(found.measurements, 200)

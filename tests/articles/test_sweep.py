@@ -1,12 +1,11 @@
 """The sweep: a row a rate from the lowest on, each measurement its share of the time, and what it comes to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from nodectl.articles import sweep as sweep_module
-from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, sweep_document, sweep_table, table_for
 from nodectl.articles.training import TrainingOptions
@@ -14,7 +13,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError
 from nodectl.trials.families import judge_all
 from tests.probes.scripted import HOSTS
@@ -28,9 +27,7 @@ class Lab:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, speed: dict[str, tuple[float, float, float]]) -> None:
         self.speed, self.now = speed, ""
-        self.asked: list[tuple[str, int]] = []
-        self.ends: list[float | None] = []
-        self.lost: set[int] = set()
+        self.asked: list[tuple[str, str, int]] = []
         monkeypatch.setattr(sweep_module, "run_training", self.training)
         monkeypatch.setattr(sweep_module, "run_retrieval", self.retrieval)
 
@@ -43,36 +40,23 @@ class Lab:
     def put_on(self, name: str) -> None:
         self.now = name
 
-    def training(
-        self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any, turns: Turns | None
-    ) -> ProbeResult:
-        self.begin("training", hosts, options)
-        if len(hosts) in self.lost:
-            return ProbeResult(findings=(host_finding("training", hosts[-1].name, Status.FAILED, "a rank died"),))
-        column = 0 if len(hosts) == 1 else 1
-        return self.found("training", hosts, turns, lambda: self.speed[self.now][column], "samples/s")
+    def training(self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any) -> ProbeResult:
+        self.asked.append((self.now, "training", len(hosts)))
+        value = self.speed[self.now][0 if len(hosts) == 1 else 1]
+        windows = [value * (1 + 0.01 * number) for number in range(5)]
+        return self.found("training", hosts, value, "samples/s", {"values_samples_s": windows})
 
     def retrieval(
-        self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any, table: Table, turns: Turns | None
+        self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any, table: Table
     ) -> ProbeResult:
-        self.begin("retrieval", hosts, options)
-        return self.found("retrieval", hosts, turns, lambda: self.speed[self.now][2], "ms")
+        self.asked.append((self.now, "retrieval", len(hosts)))
+        value = self.speed[self.now][2]
+        return self.found("retrieval", hosts, value, "ms", {"p50_ms": value, "p99_ms": 2 * value})
 
-    def begin(self, probe: str, hosts: Sequence[Host], options: ProbeOptions) -> None:
-        self.asked.append((probe, len(hosts)))
-        self.ends.append(options.ends_at)
-
-    def found(
-        self, probe: str, hosts: Sequence[Host], turns: Turns | None, value: Callable[[], float], unit: str
-    ) -> ProbeResult:
-        """A measurement under each setting."""
-        names, found = tuple(host.name for host in hosts), []
-        for put_on in turns.settings if turns else [lambda: None]:
-            put_on()
-            windows = [value() * (1 + 0.01 * number) for number in range(5)]
-            given = {"p50_ms": value(), "p99_ms": 2 * value()} if unit == "ms" else {"values_samples_s": windows}
-            found.append(Measurement(probe, names, value(), unit, spread=0.1, conditions=given))
-        return ProbeResult(tuple(found))
+    @staticmethod
+    def found(probe: str, hosts: Sequence[Host], value: float, unit: str, given: dict[str, Any]) -> ProbeResult:
+        names = tuple(host.name for host in hosts)
+        return ProbeResult((Measurement(probe, names, value, unit, spread=0.1, conditions=given),))
 
     def sweep(self, **options: Any) -> Sweep:
         def quiet(_: str) -> None:
@@ -84,7 +68,8 @@ class Lab:
 def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(monkeypatch, SPEED)
     swept = lab.sweep()
-    assert lab.asked == [("training", 1), ("training", 4), ("retrieval", 4)]
+    each = [("training", 1), ("training", 4), ("retrieval", 4)]
+    assert lab.asked == [(rate, *measured) for rate in SPEED for measured in each]
     document: Any = sweep_document(swept, judge_all, scaled=True)
     assert [row["rate"] for row in document["rows"]] == list(SPEED)
     beside = document["rows"][0].pop("article")
@@ -156,6 +141,7 @@ def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.Monkey
     refused_from = 1
     swept = lab.sweep()
     assert [(each.subject, each.status) for each in swept.result.findings] == [("budget", Status.UNKNOWN)]
+    assert [row.one_node is not None for row in swept.rows] == [True, False, False]
     assert [row.many_nodes for row in swept.rows] == [None] * 3
     refused_from = 0
     lab.asked.clear()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.checks.catalogue import checks, modules
+from nodectl.checks.catalogue import checks, modules, values
 from nodectl.checks.check import Judgement
 from nodectl.checks.gpu.rules import GpuJudgement
-from tests.checks.table import Case, missing, verify
+from nodectl.model.status import Status
+from tests.checks.table import UNREAD, Case, dgx, found, missing, verify
 
 # what the tests of these hold without a table
 ELSEWHERE = {
@@ -36,34 +37,49 @@ def cases_in(value: object) -> Iterator[Case]:
 
 def tables() -> list[Case]:
     """Return the rows of all test modules of this folder, each once."""
-    found: dict[int, Case] = {}
+    rows: dict[int, Case] = {}
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.stem != "test_cases":
             module = importlib.import_module(f"tests.checks.{path.stem}")
-            found |= {id(case): case for case in cases_in(list(vars(module).values()))}
-    return [case for case in found.values() if case.check in checks()]
+            rows |= {id(case): case for case in cases_in(list(vars(module).values()))}
+    return [case for case in rows.values() if case.check in checks()]
 
 
-CASES = tables()
 HOMES = {
-    check.id: module
+    check.id: (module, judgement)
     for module in modules()
-    for judgement in vars(module).values()
+    for judgement in values(module)
     if isinstance(judgement, Judgement)
     for check in judgement.checks
 }
 
 
+def unread(cases: Iterable[Case]) -> Iterator[Case]:
+    """Yield a row for each check that none has unknown: its fact could not be read, with a profile or without."""
+    told = {case.check for case in cases if case.status == "unknown"}
+    tabled = {HOMES[case.check][0] for case in cases}
+    for check, (module, judgement) in HOMES.items():
+        for wanted in (None, dgx()) if module in tabled and judgement.reads and check not in told else ():
+            case = Case(check, "unknown", {judgement.reads[0]: UNREAD}, wanted)
+            if any(each.check == check and each.status is Status.UNKNOWN for each in found(module, case)):
+                yield case
+                break
+
+
+TABLES = tables()
+CASES = [*TABLES, *unread(TABLES)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_case(case: Case) -> None:
-    verify(HOMES[case.check], case)
+    verify(HOMES[case.check][0], case)
 
 
 def lacking(cases: Iterable[Case]) -> dict[str, str]:
     """Return what is missing of each check in the modules that have tables."""
     by_home: dict[object, list[Case]] = {}
     for case in cases:
-        by_home.setdefault(HOMES[case.check], []).append(case)
+        by_home.setdefault(HOMES[case.check][0], []).append(case)
     lines = (line for module, rows in by_home.items() for line in missing(module, rows))  # type: ignore[arg-type]
     split = (line.partition(": ") for line in lines)
     return {check: lack for check, _, lack in split if check in HOMES}
@@ -71,7 +87,7 @@ def lacking(cases: Iterable[Case]) -> dict[str, str]:
 
 def test_no_case_is_missing() -> None:
     # test_gpu_checks refuses each value; a report that cannot be read is all that gpu_report is about
-    rules = {rule.checks[0].id for home in modules() for rule in vars(home).values() if isinstance(rule, GpuJudgement)}
+    rules = {rule.checks[0].id for home in modules() for rule in values(home) if isinstance(rule, GpuJudgement)}
     told = {"gpu_report": "fires"} | dict.fromkeys(rules, "could not tell")
     assert {
         check: lack for check, lack in lacking(CASES).items() if check not in ELSEWHERE and told.get(check) != lack

@@ -25,12 +25,5 @@ def test_no_remedy_for_a_lost_part_begins_with_what_would_hide_it(kind: str) -> 
         assert not any(word in first for word in CEMENTING), (each.check, each.remedy)
 
 
-def test_slurm_s_resources_follow_what_is_missing() -> None:
-    (symptom,) = [
-        each for each in findings("dgx-a100", {"node02": ["memory-missing"]}) if each.check == "slurm_resources"
-    ]
-    assert symptom.remedy.startswith("first mend what fleet_memory says, which may be why: look for what is missing")
-
-
 def test_each_cause_is_a_check() -> None:
     assert {name for check in checks().values() for name in check.follows} <= set(checks())

@@ -11,8 +11,8 @@ from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 
-FIRST = Check("first", looks_at="a", fires="b")
-SECOND = Check("second", looks_at="a", fires="b")
+FIRST = Check("first", fires="b")
+SECOND = Check("second", fires="b")
 
 
 def _fails_half_way(host: Subject) -> Iterator[Finding]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from nodectl.checks.kernel import last_boot
-from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.last_boot import LastBoot
-from tests.checks.table import NOW, UNREAD, Case, found
+from tests.checks.table import NOW, Case, found
 from tests.facts.recorded import fact
 
 
@@ -31,7 +29,6 @@ BOOT = [
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "volatile")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "denied")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "slow")}),
-    Case("unclean_boot", "unknown", {"last_boot": UNREAD}),
 ]
 
 
@@ -98,23 +95,3 @@ def test_what_ran_then_and_when_is_told_and_a_supply_only_with_its_reason() -> N
     assert "the journal simply stops" in finding.actual and "power limits" in finding.remedy
     reset = said(last_boot, "unclean_boot", {"last_boot": boot("stopped", reason=BY_SOFTWARE.strip())})
     assert "power supply" not in reset.actual and "0xCF9" in reset.actual
-
-
-@pytest.mark.parametrize("hours", [0, 9])
-@pytest.mark.parametrize(
-    ("sensor", "event", "way"),
-    [
-        ("Watchdog2 #0x03", "Hard reset", "watchdog"),
-        ("Processor #0x30", "Thermal Trip", "thermal"),
-        ("Power Supply #0x51", "Power Supply AC lost", "power"),
-        ("Memory #0x87", "Correctable ECC", "power supply?"),
-        ("Memory #0x87", "Uncorrectable ECC", "hardware"),
-        ("Processor CPU1", "IERR", "hardware"),
-        ("Power Unit #0x01", "240VA power down", "power"),
-    ],
-)
-def test_the_bmc_knows_better_in_whatever_time_zone_it_is(hours: int, sensor: str, event: str, way: str) -> None:
-    at = datetime.fromtimestamp(NOW - 3600 + 60 + hours * 3600, UTC)
-    log = BmcLog((BmcEvent(f"{at:%m/%d/%Y}", f"{at:%H:%M:%S}", sensor, event, True),))
-    finding = said(last_boot, "unclean_boot", {"last_boot": boot("stopped"), "bmc_log": log})
-    assert f": {way}" in finding.actual

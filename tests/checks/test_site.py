@@ -65,16 +65,16 @@ def test_the_convention_of_nagios(text: str, status: int, finding: tuple[str, st
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"status": "good"}, "status: 'good' is none of failed, unknown, warning, ok, skipped"),
-        ({"actual": "x"}, "status is missing"),
-        ([{"status": "ok"}, {"status": "ok", "actua": "x"}], "answer 2: unknown key actua; there are status, subject"),
-        ([{"status": "ok"}, 5], "answer 2: 5 is no object"),
-        ({"status": "ok", "subject": 5}, "subject: 5 is no text"),
-        ({"status": "ok", "actual": True}, "actual: True is no text"),
-        ({"status": "failed", "action": "explode"}, "action: 'explode' is none of none, restart job"),
-        ([], "an empty list says nothing"),
-        ([{"status": "ok"}] * 101, "101 answers; 100 are read"),
-        ({"status": ["ok"] * 9999}, "status: ['ok', 'ok'"),
+        ({"status": "good"}, "answer 1: status: Input should be 'failed', 'unknown', 'warning', 'ok' or 'skipped'"),
+        ({"actual": "x"}, "answer 1: status: Field required"),
+        ([{"status": "ok"}, {"status": "ok", "actua": "x"}], "answer 2: actua: Extra inputs are not permitted"),
+        ([{"status": "ok"}, 5], "answer 2: "),
+        ({"status": "ok", "subject": 5}, "subject: Input should be a valid string"),
+        ({"status": "ok", "actual": True}, "actual: Input should be a valid string"),
+        ({"status": "failed", "action": "explode"}, "action: Input should be 'none', 'restart job'"),
+        ([], "at least 1 item"),
+        ([{"status": "ok"}] * 101, "at most 100 items"),
+        ({"status": ["ok"] * 9999}, "answer 1: status: Input should be"),
     ],
 )
 def test_an_answer_that_is_none_is_unknown_and_says_where(document: object, said: str) -> None:

@@ -2,16 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
-from nodectl.checks.system.services import gpus_of
-from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import Sysctl, UnitLimits
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, plain
-
-CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
-MEMORY = Memory(1_000_000, 900_000, 0, 1024)
+from tests.checks.table import ABSENT, Case, dgx, plain
 
 
 def systemd(*failed: str, **named: Unit) -> dict[str, object]:
@@ -24,9 +17,8 @@ def limits(
     return {"unit_limits": UnitLimits(memlock, nofile, "infinity", remove_ipc)}
 
 
-def node(*states: str, responding: bool = True, cpus: int = 256, gres: str = "gpu:a100:8") -> dict[str, object]:
-    there = SlurmNode("n1", states, responding, "bad cable", cpus, 990_000, gres, "23.02")
-    return {"slurm": there, "cpu": CPU, "memory": MEMORY}
+def node(*states: str, responding: bool = True) -> dict[str, object]:
+    return {"slurm": SlurmNode("n1", states, responding, "bad cable", 256, 990_000, "gpu:a100:8", "23.02")}
 
 
 CRASHED = Unit("slurmd", "loaded", "failed", "failed", "enabled", "exit-code")
@@ -36,7 +28,6 @@ UPGRADES = {"unattended-upgrades": Unit("unattended-upgrades", "loaded", "active
 CASES = [
     Case("failed_units", "ok", systemd()),
     Case("failed_units", "warning", systemd("fwupd.service"), subject="fwupd.service"),
-    Case("failed_units", "unknown", {"units": UNREAD}),
     Case("failed_units", "nothing", {"units": ABSENT}),
     Case("unit_stopped", "ok", systemd(slurmd=RUNNING, docker=OFF)),
     Case("unit_stopped", "warning", systemd(slurmd=CRASHED), subject="slurmd"),
@@ -49,11 +40,9 @@ CASES = [
         {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), own_clock=False)},
     ),
     Case("unit_stopped", "ok", systemd(docker=replace(OFF, name="docker"))),
-    Case("unit_stopped", "unknown", {"units": UNREAD}),
     Case("automatic_upgrades", "ok", systemd(), dgx()),
     Case("automatic_upgrades", "ok", systemd(**UPGRADES), plain()),
     Case("automatic_upgrades", "warning", systemd(**UPGRADES), dgx()),
-    Case("automatic_upgrades", "unknown", {"units": UNREAD}, dgx()),
     Case("unit_limits", "ok", limits(), plain()),
     Case("unit_limits", "warning", limits("8388608"), plain(), subject="memlock"),
     Case("unit_limits", "warning", limits(nofile="1024"), plain(), subject="nofile"),
@@ -68,7 +57,6 @@ CASES = [
     Case("unit_limits", "nothing", {"unit_limits": ABSENT}, plain()),
     Case("remove_ipc", "ok", limits()),
     Case("remove_ipc", "warning", limits(remove_ipc=True)),
-    Case("remove_ipc", "unknown", {"unit_limits": UNREAD}),
 ]
 SLURM = [
     Case("slurm_state", "ok", node("IDLE")),
@@ -76,27 +64,5 @@ SLURM = [
     Case("slurm_state", "warning", node("IDLE", "DRAIN")),
     Case("slurm_state", "failed", node("DOWN")),
     Case("slurm_state", "failed", node("IDLE", responding=False)),
-    Case("slurm_state", "unknown", {"slurm": UNREAD}),
     Case("slurm_state", "nothing", {"slurm": ABSENT}),
-    Case("slurm_resources", "ok", node("IDLE"), dgx()),
-    Case("slurm_resources", "ok", node("IDLE", cpus=128), dgx()),
-    Case("slurm_resources", "warning", node("IDLE", cpus=64), subject="CPUs"),
-    Case("slurm_resources", "warning", node("IDLE", cpus=512), subject="CPUs"),
-    Case("slurm_resources", "warning", node("IDLE", gres="gpu:a100:7"), dgx(), subject="GPUs"),
-    Case("slurm_resources", "unknown", {"slurm": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize(
-    ("gres", "number"),
-    [
-        ("gpu:a100:8(S:0-1),nic:2", 8),
-        ("gpu:8", 8),
-        ("gpu:a:4,gpu:b:2", 6),
-        ("nic:2", 0),
-        (None, 0),
-        ("gpu:8(IDX:0-7)", 8),
-    ],
-)
-def test_gres(gres: str | None, number: int) -> None:
-    assert gpus_of(gres) == number

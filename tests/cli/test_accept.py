@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from unittest.mock import MagicMock
 
 import pytest
 
-from nodectl.cli.accept import _carried_out, _conclude
+from nodectl.cli.accept import _carried_out
 from nodectl.ledger.accept import store
 from nodectl.ledger.accept.judge import verdicts
 from tests.ledger.accept.made import acceptance, done, means
@@ -43,24 +42,6 @@ def test_what_is_kept_is_said(
         _carried_out(app, own, {}, force=False, limited=False)
     told = str(store.folder_of(own.id) / store.DOCUMENT) if kept else "nothing was tried yet"
     assert f"the acceptance was ended early; {'what it found so far: ' * kept}{told}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("failed", [{}, {"node02": "no space left on device"}])
-def test_an_incomplete_folder_ends_with_status_3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: dict[str, str]
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("nodectl.cli.accept.take", lambda *_: None)
-    monkeypatch.setattr("nodectl.cli.accept.save", lambda *_, **__: SimpleNamespace(failed=failed))
-    own = acceptance(done("health"))
-    app: Any = SimpleNamespace(
-        hosts=[], transport=None, forks=1, profile_dirs=(), output="text", on_event=tuple, history=MagicMock()
-    )
-    own = replace(own, hosts=verdicts(own.steps, (), {}, means()))
-    (tmp_path / "out").mkdir()
-    with pytest.raises(SystemExit, match="3") if failed else nullcontext():
-        _conclude(app, own, tmp_path / "out")
-    assert f"written{' in part' if failed else ''}: {tmp_path / 'out'}" in capsys.readouterr().err
 
 
 def test_a_folder_with_files_is_refused_before_anything_is_measured(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_evidence_is_kept_once_for_a_finding_and_four_times_at_most(dead: Path, 
 
 
 def test_who_is_asked_for_evidence_keeps_it(dead: Path, fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
-    app = App.create(inventory=(fleet,), limit=None, replay=str(dead), output=None, forks=None)
+    app = App((fleet,), replay=str(dead))
     source = app.source
     take(app, source, source.hosts, [traces_first(LOST), replace(LOST, host="node02", remedy="wait", action="none")])
     (found,) = kept("node01")
@@ -103,7 +103,7 @@ def test_the_report_of_nvidia_is_taken_and_its_folder_removed(tmp_path: Path, mo
 def test_before_a_reboot_provision_keeps_what_it_would_end(
     dead: Path, fleet: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    app = App.create(inventory=(fleet,), limit=None, replay=None, output=None, forks=None)
+    app = App((fleet,))
     hosts = app.inventory.hosts(None)
     monkeypatch.setattr(keeping, "look_at", lambda *_: lambda hosts: [traces_first(LOST)])
     monkeypatch.setattr(LiveSource, "one", lambda *_: look(dead))

@@ -24,7 +24,7 @@ def walk(context: click.Context, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 def app() -> App:
-    return App.create(inventory=(), limit=None, replay=None, output=None, forks=None)
+    return App()
 
 
 def test_every_command_stands_below_one_heading() -> None:

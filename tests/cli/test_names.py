@@ -1,4 +1,4 @@
-"""A name or an option that is not there is refused with the one that may be meant."""
+"""A name that is not there is refused with the one that may be meant."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,23 +30,3 @@ def test_a_slip_is_told_what_was_meant(nodectl: Callable[..., Any], inventory: s
     done = nodectl("-i", inventory, *args, check=False)
     assert done.returncode == USAGE
     assert hint in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (
-            ["probe", "tcp", "--sizes", "1MiB"],
-            "of nccl, not of tcp\n  try: nodectl probe nccl --sizes",
-        ),
-        (["probe", "gemm,memory", "--rounds", "all"], "latency, nccl, rdma, tcp, not of gemm,memory"),
-        (["bench", "retrieval", "--gradient", "8MiB"], "--gradient is an option of network-sweep, not of retrieval"),
-    ],
-    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
-)
-def test_an_option_of_another_command_is_refused_by_its_name(
-    nodectl: Callable[..., Any], inventory: str, args: list[str], told: str
-) -> None:
-    done = nodectl("-i", inventory, *args, check=False)
-    assert done.returncode == USAGE
-    assert told in done.stderr

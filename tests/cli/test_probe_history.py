@@ -79,24 +79,7 @@ def test_a_history_that_is_damaged_costs_a_line_and_no_result(
     assert here[1].read_text() == "no database" * 100
 
 
-@pytest.mark.parametrize("text", ["yesterday", "lost.json"])
-def test_what_compare_does_not_take(
-    nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], text: str
-) -> None:
-    done = measured(nodectl, here, "--compare", text)
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert f"--compare {text}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        [signal.SIGTERM],
-        pytest.param([signal.SIGHUP], marks=pytest.mark.slow),
-        [signal.SIGINT, signal.SIGINT],
-        pytest.param([signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]])
 @pytest.mark.slow
 def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
     here: tuple[str, Path, dict[str, str]], cli_env: dict[str, str], tmp_path: Path, numbers: list[signal.Signals]

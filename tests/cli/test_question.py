@@ -64,13 +64,6 @@ def test_a_waiting_yes_counts_on_any_fleet(stdin: Pipe, answer: str) -> None:
     ask(fleet(2), "change?", [], yes=False)
 
 
-@pytest.mark.parametrize("closed", [None, io.StringIO("")])
-def test_no_standard_input_is_no_answer(monkeypatch: pytest.MonkeyPatch, closed: object) -> None:
-    monkeypatch.setattr(sys, "stdin", closed)
-    with pytest.raises(UsageError):
-        ask(fleet(2), "change?", [], yes=False)
-
-
 class Terminal(io.StringIO):
     """Standard input of somebody who types."""
 

@@ -14,12 +14,11 @@ from nodectl.cli.report import latest_runs, trials, with_files
 from nodectl.errors import UsageError
 from nodectl.ledger.history.store import History
 from nodectl.model.measurement import Measurement
-from nodectl.model.verdict import Outcome, Summary
 from nodectl.recordings.folder import bundled
 from nodectl.report.page.content import Content, Nature
 from nodectl.trials import store
 from tests.conftest import Cli
-from tests.report_content import NOW, acceptance, verdicts
+from tests.report_content import NOW, acceptance
 from tests.trials.saved_trial import trial
 
 
@@ -44,19 +43,14 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
         and "8 x NVIDIA A100-SXM4-80GB, 10 RDMA NICs" in page
     )
 
-    saved = []
-    for command in ("health", "topology"):
-        path = tmp_path / f"{command}.json"
-        path.write_text(
-            nodectl("--replay", "dgx-a100", "--output", "json", command, check=False).stdout, encoding="utf-8"
-        )
-        saved += ["--from", str(path)]
+    saved = tmp_path / "health.json"
+    saved.write_text(nodectl("--replay", "dgx-a100", "--output", "json", "health", check=False).stdout)
     again = tmp_path / "saved.html"
     (tmp_path / "<b>.ini").write_text("node01\n")
-    nodectl("-i", str(tmp_path / "<b>.ini"), "report", "--no-hosts", *saved, "-o", str(again))
+    nodectl("-i", str(tmp_path / "<b>.ini"), "report", "--no-hosts", "--from", str(saved), "-o", str(again))
     page = again.read_text(encoding="utf-8")
     assert f"<title>Fleet report: {tmp_path.name}/&lt;b&gt;.ini</title>" in page
-    assert "8 x NVIDIA A100-SXM4-80GB, 10 RDMA NICs" in page and "dgx-a100, saved in health.json" in page
+    assert "dgx-a100, saved in health.json" in page
 
 
 def test_markdown_is_short_masked_and_names_the_faults(nodectl: Cli, tmp_path: Path) -> None:
@@ -82,20 +76,6 @@ def test_markdown_is_short_masked_and_names_the_faults(nodectl: Cli, tmp_path: P
     [
         ({"schema": "nodectl.probe/2", "measurements": []}, "no result that a report shows"),
         ({"schema": "nodectl.probe/1", "measurements": [{"probe": 7}], "findings": []}, "malformed nodectl.probe/1"),
-        (
-            {
-                "schema": "nodectl.topology/1",
-                "hosts": {
-                    "n1": {
-                        "gpu_nic": {"GPU0": {"nic": "NIC7", "device": "mlx5_7", "link": "PIX", "why": ""}},
-                        "links": {},
-                        "gpu_details": {"GPU0": {"name": "GPU0"}},
-                        "nic_details": {},
-                    }
-                },
-            },
-            "NICs that nic_details has not: NIC7",
-        ),
         ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
         ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "finite number"),
     ],
@@ -114,7 +94,7 @@ def test_a_saved_trial_is_read(tmp_path: Path) -> None:
     assert [verdict.profile for verdict in tuned.verdicts] == ["article-20g"]
 
 
-def test_a_history_gives_the_latest_run_of_each_probe_and_its_trials(tmp_path: Path) -> None:
+def test_a_history_gives_the_latest_run_of_each_probe(tmp_path: Path) -> None:
     with History(tmp_path / "history.sqlite", "fleet") as history:
         for day in (18, 19):
             slow = 1.0 if day < 10 else 0.8
@@ -124,11 +104,18 @@ def test_a_history_gives_the_latest_run_of_each_probe_and_its_trials(tmp_path: P
             ]
             history.add(flows, NOW + 86400 * day)
         history.add([Measurement("memory", ("n1",), 20.0, "GB/s")], NOW + 86400 * 20)
-        history.add_trial(Summary("big", Outcome.BETTER), "base", verdicts(), NOW)
         measured = latest_runs(history, Nature.LAB)
-        tuned = trials(history, Nature.LAB)
     assert [(len(one.measurements), one.origin.source.split(" of ")[0]) for one in measured] == [
         (1, "history, run 3"),
         (2, "history, run 2"),
     ]
-    assert tuned[0].verdicts == verdicts() and tuned[0].baseline == "base"
+
+
+def test_the_latest_trial_of_each_profile_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = trial()
+    store.folder()
+    store.save(kept)
+    (tuned,) = trials(kept.inventory, Nature.LAB)
+    assert (tuned.baseline, tuned.origin.source) == (kept.baseline, f"trial {kept.id}") and tuned.verdicts
+    assert trials(("another.yml",), Nature.LAB) == ()

@@ -46,15 +46,6 @@ def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None
     assert allowed == {argv if argv[1:] else (*argv, '""') for argv in rooted}
 
 
-def test_of_drives_only_the_health_may_be_asked() -> None:
-    (line,) = [line for line in sudoers("op").splitlines() if line.startswith("Cmnd_Alias")]
-    asked = [each for each in line.partition(" = ")[2].split(", ") if "/dev/" in each]
-    assert asked and {each.rpartition(" ")[0] for each in asked} == {
-        "/usr/sbin/nvme smart-log -o json",
-        "/usr/sbin/smartctl -j -n standby -H -A",
-    }
-
-
 @pytest.mark.lab
 def test_a_login_with_only_this_can_look_and_nothing_else(lab4: LabUnderTest) -> None:
     host = lab4.hosts[2]

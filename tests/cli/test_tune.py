@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,20 +112,3 @@ def test_a_trial_that_is_ended_before_its_first_turn_says_that_nothing_is_kept(
         signal.signal(signal.SIGTERM, before)
     assert "nothing was changed" in done.output and "nothing is kept of this trial" in done.output, done.output
     assert done.exit_code != 0
-
-
-@pytest.mark.parametrize(
-    ("probes", "hosts", "measured", "optional"),
-    [
-        (None, 2, ["tcp", "latency", "training"], {"training"}),
-        (None, 1, ["memory", "training"], {"training"}),
-        ("tcp", 2, ["tcp"], set()),
-        ("training,tcp", 2, ["tcp", "training"], set()),
-    ],
-)
-def test_a_training_is_measured_by_default_where_it_can_be_run(
-    probes: str | None, hosts: int, measured: list[str], optional: set[str]
-) -> None:
-    asked = SimpleNamespace(probes=probes, workload=None, arguments=())
-    found, may_fail = import_module("nodectl.cli.tune.trial")._probes(asked, hosts)
-    assert [probe.name for probe in found] == measured and may_fail == optional

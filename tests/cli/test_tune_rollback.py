@@ -72,13 +72,3 @@ def test_refused_where_a_later_run_came_over_it(monkeypatch: pytest.MonkeyPatch,
     assert isinstance(done.exception, NodectlError)
     assert done.exception.message == f"b: {LATER} changed something after the run {RUN}"
     assert [name for name, *_ in playbooks.asked] == ["runs"]
-
-
-@pytest.mark.parametrize("words", ["rollback", "tune rollback"])
-def test_one_host_is_asked_for_too(monkeypatch: pytest.MonkeyPatch, inventory: str, words: str) -> None:
-    playbooks = Playbooks({"a": [RUN], "b": []})
-    monkeypatch.setattr("nodectl.cli.progress.play", playbooks)
-    done = CliRunner().invoke(cli, ["-i", inventory, "-l", "a", *words.split()], input="n\n")
-    assert isinstance(done.exception, NodectlError) and "roll back 1 host (a)?" in done.output + str(done.exception)
-    # looked at, and nothing put back
-    assert playbooks.asked[-1] == ("rollback", "a", True)

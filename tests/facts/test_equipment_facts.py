@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.facts.board import BmcEvent
-from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
+from nodectl.facts.gpu_services import DcgmHealth
 from nodectl.facts.network import InterfaceFlow
 from nodectl.facts.storage import Array
 from nodectl.model.facts import Unread
@@ -83,31 +83,3 @@ def test_dcgms_complaints_without_the_headings() -> None:
 )
 def test_what_is_not_understood_is_unknown(subject: str, key: str) -> None:
     assert fact(subject, **{key: "?? \n"}).kind == "unknown"
-
-
-DMON = """\
-#Entity         MEMRES            PCIRES            EUDRES
-ID
-GPU 0           0                 46                N/A
-GPU 1           0                 46                N/A
-"""
-
-
-def test_how_dcgm_s_last_diagnostic_ended() -> None:
-    assert fact("dcgm_diag", dcgm_diag=DMON) == DcgmDiag({"memory": 0, "pcie": 46})
-    assert fact("dcgm_diag", dcgm_diag=DMON.splitlines(keepends=True)[0]) == DcgmDiag({})
-    assert fact("dcgm_diag", dcgm_diag=127).kind == "absent"
-
-
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        ((255, "Error: unable to establish a connection to the specified host: localhost\n"), "absent"),
-        ((1, "Error: Unable to create a field group. Invalid field id\n"), "absent"),
-        ((1, "Error setting watches. Result: -37\n"), "unknown"),
-        ("Segmentation fault\n", "unknown"),
-        (DMON[:150], "unknown"),
-    ],
-)
-def test_without_dcgm_s_table_there_is_no_verdict(said: str | tuple[int, str], kind: str) -> None:
-    assert fact("dcgm_diag", dcgm_diag=said).kind == kind

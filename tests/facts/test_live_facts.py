@@ -24,7 +24,7 @@ pam no
 
 
 SCRIPTS = [
-    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer", "soft_roce"),
+    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer"),
     *("nccl_tests", "nvidia_repository"),
 ]
 

@@ -1,15 +1,11 @@
 """What one host's output or folder holds ends no look at the others."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from nodectl.checks.check import Check, Judgement, Subject, judges
-from nodectl.facts import catalogue
-from nodectl.facts.base import Fact
 from nodectl.health import fleet
 from nodectl.health.fleet import Health, look
 from nodectl.health.history import StateFile
@@ -72,33 +68,3 @@ def test_a_host_that_nobody_foresaw_is_unknown(three: Fleet, monkeypatch: pytest
     assert "RecursionError" in found.actual
     assert len(of(health, "node01")) > 100
     assert len(of(health, "node03")) > 100
-
-
-def test_a_fact_that_takes_for_ever_is_unknown_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.common.process.patience.__wrapped__.__defaults__", (0.2, 0.1))
-
-    def endless(recording: Recording) -> int:
-        while True:
-            pass
-
-    facts = (Fact("endless", (), endless, str), Fact("next", (), lambda _: 7, str))
-    read = catalogue.read_facts(Recording("a", {}), facts)
-    assert read["next"] == 7
-    assert "too long" in str(read["endless"])
-
-
-def test_a_check_that_takes_for_ever_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nodectl.checks.judge import judge
-
-    monkeypatch.setattr("nodectl.common.process.patience.__wrapped__.__defaults__", (0.2, 0.1))
-    slow = Check("slow", looks_at="x", fires="y")
-
-    @judges(slow, reads=("cpu",))
-    def endless(host: Subject) -> Iterator[Finding]:
-        while True:
-            pass
-        yield host.finding(slow, Status.OK)
-
-    judgement: Judgement[Subject] = endless
-    (found,) = judge(Subject("a", {}, None), [judgement])
-    assert (found.check, found.status) == ("slow", Status.UNKNOWN)

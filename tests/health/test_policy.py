@@ -26,7 +26,7 @@ RULE: dict[str, object] = {"check": "nic_errors", "until": "2026-06-01", "why": 
         ({}, "skipped"),
         ({"subject": "ens1 rx_errors"}, "skipped"),
         ({"subject": "ens2 rx_errors"}, "warning"),
-        ({"check": "nic_drops"}, "warning"),
+        ({"check": "nic_flaps"}, "warning"),
         ({"until": "2026-05-31"}, "warning"),
     ],
 )
@@ -51,12 +51,23 @@ def test_what_has_expired_counts_again_and_says_so() -> None:
     ("given", "said"),
     [
         ({"treshold": {}}, "treshold: no such field"),
-        ({"thresholds": {"disk_free_mb": 5}}, "thresholds: there is no threshold 'disk_free_mb', is it disk_free_mib"),
+        (
+            {"thresholds": {"disk_free_mb": 5}},
+            "no threshold 'disk_free_mb'; did you mean disk_free_mib",
+        ),
         ({"thresholds": {"disk_free_mib": "much"}}, "thresholds.disk_free_mib"),
-        ({"accept": [{**RULE, "check": "nic_eror"}]}, "accept.0.check: there is no check 'nic_eror', is it nic_errors"),
+        (
+            {"accept": [{**RULE, "check": "nic_eror"}]},
+            "accept.0.check: there is no check 'nic_eror'",
+        ),
         ({"accept": [{"check": "nic_errors", "why": "x"}]}, "accept.0.until"),
         ({"accept": [{**RULE, "untill": "x"}]}, "accept.0.untill: no such field"),
-        ({"xid": {79: {"acton": "drain"}}}, "xid"),
+        ({"xid": [79]}, "xid: Input should be a valid dictionary"),
+        ({"xid": {"seventy": {}}}, "xid.seventy"),
+        ({"xid": {79: "drain"}}, "xid.79: Input should be a mapping of fields"),
+        ({"xid": {79: {"acton": "drain"}}}, "xid.79.acton: no such field"),
+        ({"xid": {79: {"status": "bad"}}}, "xid.79.status: Input should be 'ok', 'warning' or 'failed'"),
+        ({"xid": {79: {"action": "kick"}}}, "xid.79.action"),
         ("off", "nodectl_health"),
     ],
 )

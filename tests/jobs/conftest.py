@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
-from tests.jobs.deaths import DMESG, LAUNCHER, LEAVE_GROUPS, MAKE_VENV, MOUNT_GROUPS, VENV, Lab, group_of
+from tests.jobs.deaths import DMESG, GROUP, LAUNCHER, LEAVE_GROUPS, MAKE_VENV, MOUNT_GROUPS, VENV, Lab
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +40,5 @@ def lab(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Lab]:
     made.run("jobs", "stop", "last")
     made.run("jobs", "clean")
     prepared.ssh(made.hosts[1], f"rm -f /tmp/eat {DMESG}")
-    for controller in ("memory", "pids"):
-        group = group_of(controller)
-        if group.is_dir():
-            group.rmdir()
+    if GROUP.is_dir():
+        GROUP.rmdir()

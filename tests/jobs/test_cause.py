@@ -11,7 +11,6 @@ from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.remedies import Advice, advice, classes, remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import Evidence, judge
-from nodectl.payload.jobs.process import CpuTime
 from nodectl.payload.jobs.rules import AMONG_RANKS, RULES, Rule, category_of, of_text
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.0.2]:9857."
@@ -140,16 +139,13 @@ def test_sizes_are_compared_where_ranks_must_hand_over_as_much(name: str, is_com
 WOUND_DOWN = "Fatal Python error: Aborted\n\nThread 0x00007f1d0985c040 (most recent call first):\n  <no Python frame>\n"
 
 
-def test_a_script_that_ended_and_was_aborted_at_its_exit_left_early_where_others_waited() -> None:
+def test_a_script_that_ended_and_was_aborted_at_its_exit() -> None:
     verdict = judge(Evidence(code=-6, stack=WOUND_DOWN, log="terminate called without an active exception\n"))
     assert (verdict.kind, verdict.category) == ("signal", "abort_at_exit")
     assert "its script had ended" in verdict.evidence[1]
     aborted = failure("signal", 100.5, 1, verdict.message, 134) | {"class": verdict.category}
     alone = failures_of([host(1, aborted), host(0)], [])[0]
     assert (alone.category, "destroy_process_group" in alone.remedy) == ("abort_at_exit", True)
-    missed = failures_of([host(0, failure("communication", 100.0, 0, GLOO)), host(1, aborted)], [])[0]
-    assert (missed.rank, missed.category) == (1, "left_early")
-    assert missed.message.startswith("its script ended while 1 other rank waited for it")
 
 
 def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
@@ -158,9 +154,6 @@ def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
     first = failures_of([host(0, late), host(1, xids=[line])], [])[0]
     assert (first.host, first.category) == ("gpu02", "xid")
     assert first.remedy.startswith("Xid 79")
-
-
-READER = ["/v/site-packages/torch/serialization.py", 807, "__init__"]
 
 
 # as Python 3.11 left it of a rank whose DataLoader's worker crashed while a batch was handed over
@@ -198,8 +191,6 @@ def test_each_rule_decides_its_example_and_has_a_remedy(rule: Rule) -> None:
         ([link("OSError", "libcudnn_ops.so.8: cannot open shared object file: No such file or directory")],
          "import_error"),
         ([link("torch.AcceleratorError", "CUDA error: invalid device ordinal")], "gpu_missing"),
-        ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER, ["/c/t.py", 1, "x"]])],
-         "script_error"),
         ([link("ssl.SSLError", "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", errno=1)],
          "download_failed"),
         ([link("ConnectionResetError", "[Errno 104] Connection reset", errno=104, frames=[["/c/t.py", 1, "x"]])],
@@ -241,15 +232,12 @@ HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError
         (Evidence(code=1, log=OMP, watched=True), "exit", "limits", "Thread creation failed"),
         (Evidence(code=-9, other_kills="x"), "signal", "killed_from_outside", "SIGKILL"),
         (Evidence(code=-9, other_kills="x", killed_then=True), "signal", "host_out_of_memory", "perhaps"),
-        (Evidence(code=-11, forks=("x",)), "signal", "limits", "perhaps"),
         (Evidence(code=2, log="usage: t.py\nt.py: error: unrecognized arguments: --x\n"), "exit", "bad_argument", "x"),
         (Evidence(code=-9), "signal", "killed_from_outside", "SIGKILL"),
         (Evidence(code=-9, memory_killer=("oom_kill went from 0 to 1",)), "signal", "host_out_of_memory", "killer"),
         (Evidence(code=-11), "signal", "crash", "SIGSEGV"),
         (Evidence(code=-13), "signal", "interrupted", "its reader had closed"),
         (Evidence(code=-24), "signal", "limits", "CPU time"),
-        (Evidence(code=-9, cpu=CpuTime(5, 5.01, 0), memory_killer=("x",)), "signal", "host_out_of_memory", "killer"),
-        (Evidence(code=137, cpu=CpuTime(5, 0.1, 5.0)), "exit", "limits", "CPU time"),
         (Evidence(code=1, kernel=("log",), xid=True, note={"chain": [link("RuntimeError", "CUDA error: x")]}),
          "exception", "xid", "CUDA error"),
         (Evidence(code=-6, note={"chain": [link("KeyError", "x")]}), "exception", "script_error", "KeyError"),

@@ -15,7 +15,6 @@ from tests.jobs.deaths import (
     ANY,
     DEATHS,
     HANGS,
-    MUTE,
     NOBODY,
     SHORT_S,
     Case,
@@ -40,18 +39,6 @@ def test_a_running_job_says_who_waits_for_whom(lab: Lab, case: Case) -> None:
     assert {rank["rank"]: rank["waits"] for rank in look["ranks"]} == {0: True, 1: False, 2: True}
     assert lab.run("jobs", "why", job_id).stdout.startswith(look["verdict"])
     assert lab.job(job_id)["state"] == "running"
-
-
-def test_a_mute_listener_on_the_stores_port_is_named(lab: Lab) -> None:
-    job_id = lab.begin(MUTE)
-
-    def verdict() -> str:
-        return str((lab.job(job_id)["look"] or {}).get("verdict", ""))
-
-    lab.wait(lambda: "18099" in verdict(), "the store's port was not named")
-    said = verdict()
-    assert ":18099, and no answer has come" in said and "TCP port 18099 of this host is process" in said, said
-    assert "held = socket.create_server" in said, said
 
 
 @pytest.mark.parametrize("case", [*DEATHS, *HANGS], ids=lambda case: case.name)

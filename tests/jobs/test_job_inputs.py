@@ -1,6 +1,5 @@
 """Plan, environment and package: what a launch is made of, before any host is touched."""
 
-import hashlib
 import io
 import json
 import stat
@@ -14,7 +13,7 @@ from nodectl.common.node_paths import LAUNCHER
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import find_code
 from nodectl.jobs.nodes import judge_survey
-from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
     CheckpointPlan,
     LaunchRequest,
@@ -60,7 +59,7 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     made = plan()
     assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
     assert (made.nproc_per_node, made.world_size) == (8, 16)
-    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": (), "venv": ""}
+    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "venv": ""}
     assert made.document()["hosts"][1] == host
 
 
@@ -138,43 +137,13 @@ def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) 
         (tmp_path / left_out).mkdir()
         (tmp_path / left_out / "junk").write_text("x")
     code = find_code(str(tmp_path / "train.py"), tmp_path)
-    archives, [parcel] = pack(plan(), code, {"gpu01": (), "gpu02": ()})
-    assert parcel.hosts == ("gpu01", "gpu02") and archives["gpu01"] is archives["gpu02"]
-    with tarfile.open(fileobj=io.BytesIO(archives["gpu01"])) as archive:
+    with tarfile.open(fileobj=io.BytesIO(pack(plan(), code))) as archive:
         members = {member.name: member for member in archive.getmembers()}
-        sent, files = json.loads(read(archive, "plan.json")), json.loads(read(archive, "files.json"))["files"]
-    assert set(files) == {"train.py", "lib/data.py"}
-    assert set(members) == {"plan.json", "secret", "files.json", "blobs"}
+        sent = json.loads(read(archive, "plan.json"))
+    assert set(members) == {"plan.json", "secret", "code/train.py", "code/lib/data.py"}
     assert sent["env_names"] == ["TOKEN"]
     assert all(stat.S_IMODE(member.mode) & 0o077 == 0 for member in members.values())
     assert members["secret"].size == 32
-
-
-def test_hosts_get_what_they_lack_and_one_secret(tmp_path: Path) -> None:
-    for name, text in {"train.py": "1", "same.py": "1", "lib.py": "2"}.items():
-        (tmp_path / name).write_text(text)
-    code = find_code(str(tmp_path / "train.py"), tmp_path)
-    one, two = (hashlib.sha256(text).hexdigest() for text in (b"1", b"2"))
-    archives, sent = pack(
-        plan(), code, {"a": (), "b": (one[:16], "0" * 16), "c": (one[:16], two[:16]), "d": (one[:16],)}
-    )
-    assert [(parcel.hosts, set(parcel.contents)) for parcel in sent] == [
-        (("a",), {one, two}),
-        (("b", "d"), {two}),
-        (("c",), set()),
-    ]
-    secrets = set()
-    for archive in archives.values():
-        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-            member = opened.extractfile("secret")
-            assert member is not None
-            secrets.add(member.read())
-    assert len(secrets) == 1
-    assert describe_parcels(sent[:1]) == "code: 2 files, 0.0 MiB of it are new to the hosts"
-    assert describe_parcels(sent[1:]) == (
-        "code: 1 file, 0.0 MiB of it are new to b,d; 0 files, 0.0 MiB of it are new to c"
-    )
-    assert pack(plan(), None, {"a": ()})[1] == ()
 
 
 def test_hosts_of_several_environments_are_refused_where_all_start_alike() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ import pytest
 from nodectl.checks.launch.candidate import REACHABLE, WAY_TO_FIRST, Candidate
 from nodectl.facts.job import JobAddress, RdmaDevices
 from nodectl.facts.network import Nic
-from nodectl.jobs.preflight import JobNeeds, PreflightReport, _try_way, passing, run_preflight, with_best_interface
+from nodectl.jobs.preflight import JobNeeds, PreflightReport, passing, run_preflight, with_best_interface
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -167,35 +166,6 @@ def test_a_fault_on_one_host_is_found_there(
         report = preflight(lab4, checkpoint_dir="/r/deep")
     assert ("node03", check, status) in bad(report)
     assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "launch_hostname" else "node03"}
-
-
-# in brackets, as its own shell has the pattern in its command line
-_LISTENER = "pgrep -f '[p]reflight.answer listen'"
-
-
-@pytest.mark.slow
-@pytest.mark.lab
-def test_a_first_host_that_does_not_run_is_no_firewall(lab4: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped when it listens, and before anybody tries the way to it."""
-    reports: list[PreflightReport] = []
-    tried, stopping = _try_way, threading.Lock()
-
-    def try_way(*args: Any) -> Finding:
-        with stopping:
-            lab4.ssh("node01", f"kill -STOP $({_LISTENER})")
-        return tried(*args)
-
-    monkeypatch.setattr("nodectl.jobs.preflight._try_way", try_way)
-    asking = threading.Thread(target=lambda: reports.append(preflight(lab4)))
-    asking.start()
-    try:
-        asking.join(180)
-    finally:
-        lab4.ssh("node01", f"kill -KILL $({_LISTENER})")
-    asking.join(60)
-    ways = of(reports[0], "launch_way_to_first")
-    assert {finding.status for finding in ways.values()} == {Status.UNKNOWN}, ways
-    assert "node01 was too busy to answer" in ways["node02"].actual
 
 
 def nic(name: str, address: str, speed: int | None) -> Nic:

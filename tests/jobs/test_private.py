@@ -15,7 +15,7 @@ import pytest
 
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
-from nodectl.jobs.package import _read, pack
+from nodectl.jobs.package import pack
 from nodectl.jobs.plan import Plan, PlanHost
 
 MARK = "never-to-leave-this-machine"
@@ -100,8 +100,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def carried(code: Code) -> bytes:
     """All bytes that go to a host of a job."""
     plan = Plan("1", 0.0, "me", (PlanHost("a", "::1"),), 1, "x", (), (), 1, 2, 8.0, "l", "v", stayed=code.stayed)
-    archives, _ = pack(plan, code, {"a": ()})
-    return gzip.decompress(archives["a"])
+    return gzip.decompress(pack(plan, code))
 
 
 def alone(code: Code, *places: str) -> None:
@@ -419,7 +418,7 @@ def test_a_key_that_comes_after_the_look_does_not_travel(project: Path) -> None:
     code = find_code(str(project / "train.py"))
     (project / "tokens.txt").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n")
     with pytest.raises(JobError, match="by now it holds a private key"):
-        _read(code)
+        carried(code)
 
 
 @pytest.mark.parametrize("place", [".ssh/config", ".aws/credentials", "sub/.config/tool/settings"])

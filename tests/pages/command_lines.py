@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
+from itertools import groupby
 
 import click
 
 from nodectl.cli.root import cli, root_context
 
-_ENDS = set("();<>|&")
-_BEFORE = {"sudo", "time", "if", "while", "until", "then", "do", "else", "!", "{", "exec"}
+_ENDS = set("();<>|&$")
 
 
 def refused(text: str) -> list[str]:
@@ -23,44 +24,14 @@ def refused(text: str) -> list[str]:
 
 def calls(text: str) -> Iterator[list[str]]:
     """The arguments of each `nodectl` in it, in `$(…)`, pipes and lists too; what a heredoc holds is not looked at."""
-    head, mark, rest = text.replace("\\\n", " ").partition("<<")
-    first = head + mark + (rest.partition("\n")[0] if mark else "")
-    words = shlex.shlex(first.replace("$(", " ( ").replace("`", " ; "), posix=True, punctuation_chars=True)
+    plain = re.sub(r"\b[12](?=>)", "", text.partition("<<")[0].replace("\\\n", " "))
+    words = shlex.shlex(plain, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     words.commenters = "#"
-    yield from _calls(list(words))
-
-
-def _calls(words: list[str]) -> Iterator[list[str]]:
-    begins = True
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        if begins and word == "nodectl":
-            found, place = _arguments(words, place)
-            yield found
-            begins = False
-            continue
-        if any(part in word for part in (" nodectl ", "(nodectl ")) or word.startswith("nodectl "):
-            yield from calls(word)  # bash -c 'nodectl …', "$(nodectl …)"
-        begins = set(word) <= _ENDS or word in _BEFORE or (begins and "=" in word)
-
-
-def _arguments(words: list[str], place: int) -> tuple[list[str], int]:
-    found: list[str] = []
-    while place < len(words):
-        word = words[place]
-        if set(word) <= set("<>&") and set(word) & set("<>"):
-            if found and found[-1] in {"1", "2"}:
-                found.pop()
-            place += 2
-            continue
-        if set(word) <= _ENDS:
-            break
-        found.append(word)
-        place += 1
-    return found, place
+    for is_end, part in groupby(words, lambda word: set(word) <= _ENDS):
+        command = list(part)
+        if not is_end and "nodectl" in command and all("=" in word for word in command[: command.index("nodectl")]):
+            yield command[command.index("nodectl") + 1 :]
 
 
 def _problem(words: list[str]) -> str:

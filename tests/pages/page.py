@@ -14,8 +14,6 @@ _ONLY_SHOWN = ("text", "json", "yaml", "toml", "ini", "diff", "python")
 _LONG = re.compile(r"^<!-- pages: long -->$", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})\s*(?P<kind>[^\s`]*)\s*(?P<attributes>[^`]*)$")
 _TITLE = re.compile(r'\btitle="([^"]*)"')
-# its status would be compared as any other number
-_HIDDEN_STATUS = re.compile(r"[;&|]\s*(echo|printf)\b[^;&|]*\$\?")
 
 
 class PageError(Exception):
@@ -93,12 +91,9 @@ def read_page(path: Path) -> Page:
             steps += _steps(block)
         except PageError as error:
             problems.append(f"{page.name}:{error}")
-    page = Page(page.path, page.long, tuple(steps))
-    if not problems:
-        problems = [f"{page.name}:{problem}" for problem in _lab_stays(page.commands)]
     if problems:
         raise PageError("\n".join(problems))
-    return page
+    return Page(page.path, page.long, tuple(steps))
 
 
 def _blocks(name: str, text: str) -> Iterator[_Block]:
@@ -155,16 +150,4 @@ def _command(lines: Sequence[Line]) -> Command:
             break
         words.append(line.text[2:])
     shown = tuple(line for line in lines[len(words) :] if line.text.strip())
-    command = Command(lines[0].number, "\n".join(words), shown)
-    if _HIDDEN_STATUS.search(command.text):
-        raise PageError(f"{command.line}: `{STATUS}` is a command of its own, so that its status is compared")
-    if command.text == STATUS and not (len(shown) == 1 and shown[0].text.strip().isdecimal()):
-        raise PageError(f"{command.line}: below `{STATUS}` stands the status that is expected")
-    return command
-
-
-def _lab_stays(commands: Sequence[Command]) -> list[str]:
-    made = [command for command in commands if "nodectl lab up" in command.text]
-    if made and "nodectl lab down" not in commands[-1].text:
-        return [f"{made[0].line}: a page that has a lab ends with `nodectl lab down`"]
-    return []
+    return Command(lines[0].number, "\n".join(words), shown)

@@ -7,29 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.lab.down import down
 from nodectl.lab.state import LabFolder
-from tests.pages.page import ROOT, STATUS, Command, Page, PageError, Step, WrittenFile
+from tests.pages.page import ROOT, STATUS, Command, Page, PageError, Step
 from tests.pages.session import Session, SessionError
-from tests.pages.shown import compared
+from tests.pages.shown import first_missing
 
 _SHORT_S, _LONG_S = 240.0, 2400.0
 # what stands in a page for the reader's home
 _HOME = "/home/you"
 _STATE = ".local/state"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A command that did what the page shows; `renewed` are its shown lines with the figures of this run."""
-
-    command: Command
-    output: str
-    wall_s: float
-    renewed: tuple[str, ...]
 
 
 def environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -53,51 +42,41 @@ def follow(
     folder: Path,
     *,
     given: Mapping[str, str] = os.environ,
-    keep: bool = False,
-    done: Callable[[Result], None] = lambda _: None,
-) -> list[Result]:
+    done: Callable[[Command, str], None] = lambda *_: None,
+) -> None:
     """Do what the page says in the empty folder; PageError at the first step that is not as it is shown."""
     home = folder / "home"
     work = home / "work"
     work.mkdir(parents=True)
-    results: list[Result] = []
     deadline = time.monotonic() + (_LONG_S if page.long else _SHORT_S)
-    with _no_lab_left(page, home, keep), Session(work, environment(home, given), folder / "output") as session:
+    with _no_lab_left(page, home), Session(work, environment(home, given), folder / "output") as session:
         for place, step in enumerate(page.steps):
-            if isinstance(step, WrittenFile):
-                _write(work, step)
-                continue
-            result = _run(page, step, page.steps[place + 1 :], session, deadline, home)
-            results.append(result)
-            done(result)
-    return results
+            if isinstance(step, Command):
+                done(step, _run(page, step, page.steps[place + 1 :], session, deadline, home))
+            else:
+                path = work / step.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(step.text, encoding="utf-8")
 
 
 @contextmanager
-def _no_lab_left(page: Page, home: Path, keep: bool) -> Iterator[None]:
+def _no_lab_left(page: Page, home: Path) -> Iterator[None]:
     finished = False
     try:
         yield
         finished = True
     finally:
         left = sorted(home.joinpath(_STATE, "nodectl/lab").glob("*"))
-        if not keep:
-            for path in left:
-                down(LabFolder(path.resolve()))
+        for path in left:
+            down(LabFolder(path.resolve()))
     if finished and left:
         raise PageError(f"{page.name}: the lab '{left[0].name}' is still up at the end of the page")
 
 
-def _write(work: Path, step: WrittenFile) -> None:
-    path = work / step.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(step.text, encoding="utf-8")
-
-
-def _run(page: Page, command: Command, after: Sequence[Step], session: Session, deadline: float, home: Path) -> Result:
-    started = time.monotonic()
+def _run(page: Page, command: Command, after: Sequence[Step], session: Session, deadline: float, home: Path) -> str:
+    """What it printed; PageError if that is not what the page shows."""
     try:
-        ended = session.run(command.text, max(0.0, deadline - started))
+        ended = session.run(command.text, max(0.0, deadline - time.monotonic()))
     except SessionError as error:
         raise PageError(_report(page, command, str(error), error.output)) from error
     output = ended.output.replace(str(home), _HOME)
@@ -106,13 +85,15 @@ def _run(page: Page, command: Command, after: Sequence[Step], session: Session, 
         raise PageError(_report(page, command, f"ended with {ended.status}, and no `{STATUS}` follows", output))
     shown = [line.text for line in command.shown]
     if command.text == STATUS:
-        renewed, missing = (shown, None) if shown[0].strip() == output.strip() else ([], shown[0])
+        missing = None if shown[0].strip() == output.strip() else 0
     else:
-        renewed, missing = compared(shown, output.splitlines())
+        missing = first_missing(shown, output.splitlines())
     if missing is not None:
-        at = command.shown[len(renewed)].number
-        raise PageError(_report(page, command, f"line {at} does not come, or not in this order: {missing}", output))
-    return Result(command, output, time.monotonic() - started, tuple(renewed))
+        line = command.shown[missing]
+        raise PageError(
+            _report(page, command, f"line {line.number} does not come, or not in this order: {line.text}", output)
+        )
+    return output
 
 
 def _report(page: Page, command: Command, what: str, output: str) -> str:
@@ -120,20 +101,3 @@ def _report(page: Page, command: Command, what: str, output: str) -> str:
     lines += [f"    {line.text}" for line in command.shown] or ["    (nothing)"]
     lines += ["  real:", *(f"    {line}" for line in output.splitlines())]
     return "\n".join(lines)
-
-
-def renew(page: Page, results: Sequence[Result]) -> bool:
-    """Write the figures of a run into the page, unless it was changed since; False where they were there."""
-    lines = page.path.read_text(encoding="utf-8").split("\n")
-    before = list(lines)
-    for result in results:
-        for old, new in zip(result.command.shown, result.renewed, strict=True):
-            line = lines[old.number - 1]
-            block = [line.removesuffix(text) for text in (old.text, new) if line.endswith(text)]
-            if not block or block[0].strip():
-                raise PageError(f"{page.name}:{old.number}: the page was changed meanwhile, and is left as it is")
-            lines[old.number - 1] = block[0] + new
-    if lines == before:
-        return False
-    page.path.write_text("\n".join(lines), encoding="utf-8")
-    return True

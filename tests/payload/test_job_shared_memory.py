@@ -5,8 +5,6 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,10 +36,10 @@ def _mapped_below(folder: Path) -> object:
 def test_what_came_with_the_job_and_is_forsaken_goes_and_nothing_else(shm: Path) -> None:
     (shm / "torch_before").touch()
     held = Containment.recorded("job", {"segments": sorted(shared_memory.present())})
-    for name in ("torch_killed", "psm_killed", "data_of_the_user"):
+    for name in ("torch_killed", "psm_handed_on", "data_of_the_user"):
         (shm / name).touch()
     held.remove()
-    assert sorted(path.name for path in shm.iterdir()) == ["data_of_the_user", "torch_before"]
+    assert sorted(path.name for path in shm.iterdir()) == ["data_of_the_user", "psm_handed_on", "torch_before"]
 
 
 def test_while_another_program_works_with_segments_those_without_a_user_stay(shm: Path) -> None:
@@ -63,32 +61,6 @@ def test_a_semaphore_of_another_program_of_the_login_stays() -> None:
     shared_memory.remove({segment for segment in shared_memory.present() if segment[0] == name})
     shared_memory.remove_forsaken(set())
     assert Path(f"/dev/shm/{name}").exists()
-
-
-MAKER = """
-import sys, multiprocessing.shared_memory
-print('up', flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "left"),
-    [([sys.executable, "-c", MAKER], {"psm_handed_on", "sem.mp-a"}), (["sh", "-c", "echo up; cat"], set())],
-)
-def test_what_a_living_program_may_have_made_stays_also_while_nobody_has_it_mapped(
-    shm: Path, monkeypatch: pytest.MonkeyPatch, program: list[str], left: set[str]
-) -> None:
-    """Its name is on its way from one process to the next."""
-    for name in ("psm_handed_on", "sem.mp-a", "nccl-killed"):
-        (shm / name).touch()
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdin and other.stdout
-        other.stdout.readline()
-        monkeypatch.setattr(shared_memory, "all_pids", lambda: [os.getpid(), other.pid])
-        Containment.recorded("job", {"segments": []}).remove()
-        other.stdin.close()
-    assert {path.name for path in shm.iterdir()} == left
 
 
 def test_new_files_are_listed_without_old_ones_and_caches(tmp_path: Path) -> None:

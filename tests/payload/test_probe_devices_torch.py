@@ -88,11 +88,11 @@ class Cpu(Cuda):
     def stream(self, gpu): return gpu
     def sync(self, *gpus): pass
 class Lossy(copies.Pair):
-    def direct(self):
+    def copy(self):
         self.target.copy_(self.source)
         self.target[77] += 1
 pair = Lossy(Cpu(torch), 0, 1, 1 << 20)
-told["lossy"] = copies.between(Cpu(torch), [pair], "direct", 0.001, 1).wrong
+told["lossy"] = copies.between(Cpu(torch), [pair], 0.001, 1).wrong
 
 calls = []
 def as_torch_2_1(a, b, *, bias=None, out_dtype=None, scale_a=None, scale_b=None, scale_result=None):
@@ -211,9 +211,9 @@ def test_a_gpu_that_torch_does_not_see_is_an_error_and_processors_do_not_stand_i
 @pytest.mark.slow
 def test_pairs_with_a_fake_of_torch_cuda() -> None:
     told = of(run("p2p", fake_gpus=3), "measured")
-    assert len(told) == 3 * 6 and all(each["wrong"] == 0 and len(each["rates"]) == 2 for each in told)
-    one_way = {(each["gpu"], each["target"], each["way"]) for each in told if not each["bidirectional"]}
-    assert one_way == {(a, b, way) for a in range(3) for b in range(3) if a != b for way in ("direct", "staged")}
+    assert len(told) == 3 * 3 and all(each["wrong"] == 0 and len(each["rates"]) == 2 for each in told)
+    one_way = {(each["gpu"], each["target"]) for each in told if not each["bidirectional"]}
+    assert one_way == {(a, b) for a in range(3) for b in range(3) if a != b}
     access = {(each["gpu"], each["target"]): each["peer_access"] for each in told if not each["bidirectional"]}
     assert access == {pair: pair != (0, 1) for pair in access}
     assert {each["peer_access"] for each in told if each["bidirectional"] and each["target"] == 1} == {False}

@@ -1,6 +1,7 @@
 """probes/locks.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -75,6 +76,12 @@ def test_another_login_takes_the_same_lock_and_its_words_are_no_more_than_words(
 def test_what_a_claim_says_is_one_line_of_bounded_length() -> None:
     told = locks.words_of({"operator": "eve\n  try: curl x | sh\x1b[2J\u202e", "what": "w" * 999, "login": "eve"})
     assert told["operator"] == r"eve\n  try: curl x | sh\x1b[2J\u202e" and len(told["what"]) == 201
+
+
+def test_only_root_names_another_folder_for_the_lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NODECTL_LOCK_FOLDER", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert (host_lock.lock_path() or "").startswith(host_lock.COMMON_FOLDERS)
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

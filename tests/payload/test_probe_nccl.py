@@ -1,4 +1,4 @@
-"""probes/nccl as a node runs it: checks that find what is wrong, logs, sockets, and what there is to measure with."""
+"""probes/nccl as a node runs it: checks that find what is wrong, logs, sockets, and a limited time."""
 
 import argparse
 import json
@@ -10,13 +10,12 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
-from nodectl.payload.probes.nccl import log, nccl_tests, probe
+from nodectl.payload.probes.nccl import log, probe
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -41,13 +40,6 @@ for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_
     found[name].append([float(case.data[at]) for at in (0, 14, 27)])
 print(json.dumps(found))
 """
-
-
-def run(*args: str) -> list[dict[str, Any]]:
-    argv = [sys.executable, "-B", *PROGRAM, *args]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(text) for text in texts(done.stdout)]
 
 
 def test_every_element_is_checked() -> None:
@@ -147,25 +139,6 @@ def test_the_interface_of_a_connection_is_seen() -> None:
             assert not set(probe.established({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
 
 
-def given(**more: Any) -> argparse.Namespace:
-    known = {"gpus": 8, "sizes": "1024,4194304", "devices": "", "nccl_interface": ""}
-    return argparse.Namespace(**{**known, **more})
-
-
-def test_sizes_of_floors_are_runs_of_their_own(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nccl_tests, "limit_bytes", lambda options: 20 << 30)
-    more = f"all_reduce:{16 << 30},all_gather:{32 << 30}"
-    options = given(collectives="all_reduce,broadcast", more=more)
-    planned = [(name, own) for name, own in nccl_tests.planned(options) if name != "broadcast"]
-    runs = [(name, nccl_tests.command(own, name)[2:5:2]) for name, own in planned]
-    assert runs[1] == ("all_reduce", [str(16 << 30)] * 2)
-    assert len(runs) == 2
-    left = json.loads(texts(capfd.readouterr().out)[0])
-    assert (left["event"], left["collective"], left["asked_bytes"]) == ("left", "all_gather", 32 << 30)
-
-
 @pytest.mark.parametrize(
     ("usual", "asked", "last", "taken"),
     [
@@ -187,7 +160,7 @@ def test_a_usual_size_is_quartered_until_a_second_carries_it(
 
 def ranks(*more: str) -> list[str]:
     """One rank of a group of two whose other never comes."""
-    own = ["ranks", "--rank-base=0", "--world-size=2", "--nproc=1", "--master-port=0", "--master-addr=127.0.0.1"]
+    own = ["--rank-base=0", "--world-size=2", "--nproc=1", "--master-port=0", "--master-addr=127.0.0.1"]
     own += ["--backend=gloo", "--timeout=60", "--collectives=all_reduce", "--sizes=1024", "--repetitions=1"]
     return [f"{torch_venv()}/bin/python", "-B", *PROGRAM, *own, "--seconds=0.01", *more]
 

@@ -63,7 +63,7 @@ WAYS = (
     Way("p-none", refused="sudo wants a password, and was given none"),
     Way("p-none", "file", "sudo lets the login p-none do nothing"),
     Way("p-look", refused="sudo wants a password, and was given none"),
-    Way("p-look", "vault", "sudo lets the login p-look do some things, and not everything"),
+    Way("p-look", "vault", "sudo may let the login run some commands only"),
     Way("p-ask", refused="sudo wants a password, and was given none"),
     Way("p-ask", "wrong", "sudo does not take the password that was given"),
     Way("p-ask", "typed"),
@@ -74,7 +74,7 @@ WAYS = (
     Way("p-free"),
     Way("p-free", "wrong"),
     Way("p-noisy"),
-    Way("p-tty"),
+    Way("p-tty", refused="sudo wants a terminal (requiretty)"),
 )
 
 

@@ -14,7 +14,6 @@ from nodectl.probes.nccl.run import NcclOptions
 from nodectl.probes.options import Sizes
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
-LOOK = {"event": "look", "numa_nodes": 1, "bus_ids": [], "programs": ""}
 GPU = {"gpus": 8, "torch": "2.7.0+cu128"}
 Answers = Callable[[str, str, Sequence[str]], Answer]
 
@@ -52,8 +51,6 @@ def measured(host: str, module: str, args: Sequence[str]) -> Answer:
     """Every host works; rank 1 is the slow one of the second repetition."""
     if module == "probes.endpoints":
         return Answer([ENDPOINT])
-    if args[0] == "look":
-        return Answer([LOOK])
     told: list[dict[str, Any]] = [{"event": "started", "pid": 77}]
     for rank in ranks_of(args):
         told += [ready(rank), times(rank, [0.5, 0.8 if rank == 1 else 0.5, 0.4]), *proven(rank)]

@@ -73,17 +73,10 @@ def rdma_fleet(
         if args[0] == "serve":
             return LISTENING
         plan = json.loads(args[args.index("--plan") + 1])
-        if args[0] == "alone":
-            runs = [
-                {"event": "run", "test": number, "addresses": [], "gone": "", **tests(number, {**test, "host": host})}
-                for _ in range(int(args[args.index("--repetitions") + 1]))
-                for number, test in enumerate(plan)
-            ]
-            return Answer(runs, **more)
         peer = args[args.index("--address") + 1]
         ways = [address_of(host), peer]
         runs = [
-            {"event": "run", "test": number, "addresses": ways, "gone": "", **tests(number, test)}
+            {"event": "run", "test": number, "addresses": ways, "gone": "", **tests(number, {**test, "host": host})}
             for number, test in enumerate(plan)
         ]
         return Answer(runs, **more)

@@ -9,7 +9,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.lost import Watched
-from nodectl.probes.schedule import Pace, by_machine, in_rounds
+from nodectl.probes.schedule import by_machine, in_rounds
 from nodectl.probes.series import RunInterrupt, run_probes
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS
@@ -64,13 +64,13 @@ def test_rounds_that_ended_and_the_last_words_of_the_one_that_did_not() -> None:
     assert (finding.check, finding.status, finding.subject) == ("second", Status.UNKNOWN, "interrupted")
 
 
-def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
+def test_after_an_end_nothing_more_is_measured() -> None:
     class Node:
         def __init__(self, name: str, machine: str) -> None:
             self.name, self.machine = name, machine
 
     transport: Any = Transport()
-    begun, worked, notes = threading.Event(), list[str](), list[str]()
+    begun, worked = threading.Event(), list[str]()
 
     def work(node: Node) -> ProbeResult:
         worked.append(node.name)
@@ -83,7 +83,7 @@ def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
 
     def run(watched: Watched, *_: Any) -> ProbeResult:
         nodes = [Node("a", "one"), Node("b", "one"), Node("c", "two"), Node("d", "two")]
-        return by_machine(watched, nodes, work, 8, Pace("x", 2, notes.append, 1e-9))
+        return by_machine(watched, nodes, work, 8)
 
     assert hosts_of(interrupted(run, transport)) == ["c", "earlier"]
-    assert (sorted(worked), notes) == (["a", "c"], [])
+    assert sorted(worked) == ["a", "c"]

@@ -24,7 +24,7 @@ def test_a_repetition_is_as_slow_as_its_slowest_rank(monkeypatch: pytest.MonkeyP
     assert (only.unit, only.hosts) == ("GB/s", tuple(host.name for host in HOSTS))
     assert only.value == pytest.approx(algbw * 1.5)
     assert only.spread == pytest.approx((1 / 0.4 - 1 / 0.8) / (1 / 0.5))
-    expected = {"backend": "gloo", "engine": "torch", "scope": "all", "ranks": 4, "ranks_per_host": 1, "gpus": None}
+    expected = {"backend": "gloo", "scope": "all", "ranks": 4, "ranks_per_host": 1, "gpus": None}
     assert expected.items() <= only.conditions.items()
     expected = {"collective": "all_reduce", "size_bytes": 64 * MIB, "wrong": 0, "complete": True}
     assert {**expected, "verdict_size": "large"}.items() <= only.conditions.items()
@@ -47,7 +47,7 @@ def test_one_host_without_takes_all_to_gloo(monkeypatch: pytest.MonkeyPatch, odd
 def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = measured(host, module, args)
-        if host == "node03" and module == "probes.nccl.probe" and args[0] == "ranks":
+        if host == "node03" and module == "probes.nccl.probe":
             events = [each for each in answer.events if each["event"] != "sockets"]
             return Answer([*events, {"event": "sockets", "rank": 2, "interfaces": {"docker0": 3}, "peers": []}])
         return answer
@@ -59,7 +59,7 @@ def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPat
 
 def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return measured(host, module, args)
         told = [times(rank, [0.5], wrong=7 if rank == 2 else 0) for rank in ranks_of(args)]
         return Answer([*told, *(event for rank in ranks_of(args) for event in proven(rank))])
@@ -71,7 +71,7 @@ def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch
 
 def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return measured(host, module, args)
         started = {"event": "started", "pid": 77}
         if host == "node01":
@@ -103,7 +103,7 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
     monkeypatch: pytest.MonkeyPatch, events: list[dict[str, Any]], reason: str
 ) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return measured(host, module, args)
         told: list[dict[str, Any]] = list(events) if host == "node01" else []
         for rank in ranks_of(args):
@@ -124,7 +124,7 @@ def test_of_three_sizes_the_ends_decide(monkeypatch: pytest.MonkeyPatch) -> None
     sizes = (1 << 10, 1 << 16, 1 << 22)
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return measured(host, module, args)
         told = []
         for rank in ranks_of(args):

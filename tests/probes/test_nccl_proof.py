@@ -8,7 +8,7 @@ import pytest
 from nodectl.common.units import MIB
 from nodectl.model.status import Status
 from nodectl.probes.nccl.fleet import Route
-from nodectl.probes.nccl.proof import choice, host_log_of, judged, sockets_judged
+from nodectl.probes.nccl.proof import host_log_of, judged, sockets_judged
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
@@ -71,20 +71,6 @@ def test_a_fall_back_names_host_interface_and_cause(said: str, remedy: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("lines", "collective", "chosen"),
-    [
-        (["AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"], "all_reduce", ("RING", "LL")),
-        (["AllReduce: 1024 Bytes -> Algo 1 proto 2 time 2860.208008"], "all_reduce", ("RING", "SIMPLE")),
-        (["AllReduce: 2048 Bytes -> Algo RING proto LL "], "all_reduce", None),
-        (["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 1 proto 0 time 9.1"], "broadcast", None),
-    ],
-)
-def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[str, str] | None) -> None:
-    found = choice([host_log_of("a", log(*lines))], collective, 1024)
-    assert (found and (found.algorithm, found.protocol)) == chosen
-
-
-@pytest.mark.parametrize(
     ("used", "wanted", "status"),
     [
         ({"eth0": 4}, "eth0", None),
@@ -101,7 +87,7 @@ def test_a_line_logged_while_a_case_was_checked_is_of_that_case(monkeypatch: pyt
     """NCCL before 2.23 names no collective: the log alone cannot tell a broadcast's line from an all_reduce's."""
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return with_gpus(host, module, args)
         lines = {
             size: f"NCCL INFO {size} Bytes -> Algo {algo} proto 2 time 9.1" for size, algo in ((MIB, 0), (64 * MIB, 4))
@@ -130,14 +116,14 @@ def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 tells what was chosen, node03 alone falls back."""
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
+        if module == "probes.endpoints":
             return with_gpus(host, module, args)
         events: list[dict[str, Any]] = []
         net = (ETH, "[send] via NET/Socket/0") if host == "node03" else (IB, *BOTH)
         for rank in ranks_of(args):
-            chosen = [f"AllReduce: {64 * MIB} Bytes -> Algo NVLS proto SIMPLE "] if rank == 0 else []
-            events += [ready(rank), times(rank, [0.5])]
-            events.append({"event": "nccl_log", "rank": rank, "lines": log(*net, *chosen)})
+            chosen = f"NCCL INFO AllReduce: {64 * MIB} Bytes -> Algo NVLS proto SIMPLE " if rank == 0 else None
+            events += [ready(rank), {**times(rank, [0.5]), "chosen": chosen}]
+            events.append({"event": "nccl_log", "rank": rank, "lines": log(*net)})
             events.append({"event": "done", "rank": rank})
         assert option(args, "backend") == "nccl"
         return Answer(events)

@@ -12,7 +12,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl.fleet import WANTED, Group, Part, Ready, Route, routes_of
+from nodectl.probes.nccl.fleet import WANTED, Group, Part, Route, routes_of
 from nodectl.probes.nccl.models import ceiling
 from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
@@ -113,7 +113,7 @@ def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside:
 
 def part(name: str, ranks: int, speed_mbit: int | None = None) -> Part:
     endpoint = Endpoint(Host(name, name), name, "eth0", 1500, 29500, None, "2.7.0", 8, speed_mbit=speed_mbit)
-    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0")
+    return Part(endpoint, ranks, tuple(range(ranks)), "eth0")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def part(name: str, ranks: int, speed_mbit: int | None = None) -> Part:
 def test_the_ceiling(
     parts: list[Part], backend: str, known: Route, algorithm: str | None, expected: tuple[float, str] | None
 ) -> None:
-    routes = {each.ready.name: known for each in parts}
+    routes = {each.endpoint.name: known for each in parts}
     found = ceiling("all_reduce", Group(tuple(parts)), backend, routes, algorithm)
     told = found and (round(found.busbw_gb_s, 6), found.limit)
     assert told == (expected and (round(expected[0], 6), expected[1]))

@@ -11,7 +11,6 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.nccl.fleet import Route
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
 from tests.probes.scripted_nccl import (
-    LOOK,
     fleet_of,
     measured,
     option,
@@ -41,8 +40,6 @@ def pairs_of_six(monkeypatch: pytest.MonkeyPatch, slow_s: float) -> ProbeResult:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
-        if args[0] == "look":
-            return Answer([LOOK])
         first = option(args, "master-addr")
         seats.setdefault(first, set()).add(host)
         took = slow_s if slow == first or host == "node03" else 0.5

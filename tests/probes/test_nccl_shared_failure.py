@@ -8,7 +8,7 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from tests.probes.scripted import ENDPOINT, Answer
-from tests.probes.scripted_nccl import LOOK, fleet_of, probe, proven, ranks_of, ready, times
+from tests.probes.scripted_nccl import fleet_of, probe, proven, ranks_of, ready, times
 
 HOSTS = tuple(Host(f"node{number:02}", f"192.0.2.{number}") for number in range(1, 5))
 GONE = {"event": "error", "text": "Connection closed by peer", "peer": True}
@@ -20,8 +20,6 @@ def answers(wrong: Sequence[str] = (), ended: Sequence[str] = ()) -> Any:
     def answer(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{int(host[-2:])}"}])
-        if args[0] == "look":
-            return Answer([LOOK])
         (rank,) = ranks_of(args)
         if host in ended:
             return Answer([ready(rank), GONE], status=1)

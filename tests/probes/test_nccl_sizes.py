@@ -24,7 +24,7 @@ def hosts(hardware: str = "h100-8", **more: Any) -> list[Host]:
 
 def answers(host: str, module: str, args: Sequence[str]) -> Answer:
     """Every case that is asked for takes as long as 200 GB/s allow."""
-    if module == "probes.endpoints" or args[0] == "look":
+    if module == "probes.endpoints":
         return with_gpus(host, module, args)
     sizes = list(map(int, option(args, "sizes").split(",")))
     cases = [(name, size) for name in option(args, "collectives").split(",") for size in sizes]
@@ -44,7 +44,7 @@ def answers(host: str, module: str, args: Sequence[str]) -> Answer:
 
 def asked(fleet: Fleet) -> list[tuple[int, str, str, str]]:
     """(ranks, collectives, sizes, more) of each run of ranks, each once and in their order."""
-    runs = [args for _, module, args in fleet.asked if module == "probes.nccl.probe" and args[0] == "ranks"]
+    runs = [args for _, module, args in fleet.asked if module == "probes.nccl.probe"]
     named = [(option(args, "collectives"), option(args, "sizes"), option(args, "more")) for args in runs]
     worlds = [int(option(args, "world-size")) for args in runs]
     return list(dict.fromkeys((world, *names) for world, names in zip(worlds, named, strict=True)))
@@ -111,7 +111,7 @@ def test_a_floor_s_size_that_cannot_be_measured_is_said_and_the_run_is_whole(mon
             "asked_bytes": 16 * GIB,
             "reason": "there is room for 9 bytes",
         }
-        if module == "probes.endpoints" or args[0] == "look" or option(args, "rank-base") != "0":
+        if module == "probes.endpoints" or option(args, "rank-base") != "0":
             return answer
         return Answer([each for each in answer.events if each.get("size_bytes") != 16 * GIB] + [left])
 

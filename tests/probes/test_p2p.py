@@ -1,4 +1,4 @@
-"""The p2p probe: all pairs, directly and through the host; a slow GPU is told from a slow pair."""
+"""The p2p probe: all pairs; a slow GPU is told from a slow pair."""
 
 import itertools
 from typing import Any
@@ -18,16 +18,15 @@ GPU3\tNV18\tNV18\tNV18\t X \t64-127\t1
 
 
 def copied(gpu: int, target: int, rate: float, **more: Any) -> dict[str, Any]:
-    known = {"event": "measured", "gpu": gpu, "target": target, "way": "direct", "bidirectional": False}
+    known = {"event": "measured", "gpu": gpu, "target": target, "bidirectional": False}
     return {**known, "peer_access": True, "rates": [rate], "wrong": 0, "size_bytes": 256 << 20, "passes": 9, **more}
 
 
 def pairs(slow: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
-    """All pairs of four GPUs, both ways; what is slow is slow directly."""
+    """All pairs of four GPUs, both ways."""
     found = [devices(4)]
     for gpu, target in itertools.permutations(range(4), 2):
         found.append(copied(gpu, target, slow.get((gpu, target), 390.0)))
-        found.append(copied(gpu, target, 25.0, way="staged"))
     for gpu, target in itertools.combinations(range(4), 2):
         found.append(copied(gpu, target, 780.0, bidirectional=True))
     return found
@@ -39,14 +38,12 @@ def run(monkeypatch: pytest.MonkeyPatch, slow: dict[tuple[int, int], float], hos
     return probe(monkeypatch, P2P, says, looks, hosts=HOSTS[:hosts])[0]
 
 
-def test_pairs_and_ways_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_and_directions_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, {})
-    assert result.findings == () and len(result.measurements) == 12 + 12 + 6
-    assert len({(m.direction, m.conditions["connection"]) for m in result.measurements}) == 30
-    direct, staged = result.measurements[:2]
-    assert (direct.direction, direct.value, direct.conditions["link"]) == ("node01 GPU 0 -> GPU 1", 390.0, "NV18")
-    # a floor of GPUs' links is not one of the way through the host
-    assert staged.conditions["link_class"] == "host" and "link_class" not in direct.conditions
+    assert result.findings == () and len(result.measurements) == 12 + 6
+    assert len({m.direction for m in result.measurements}) == 18
+    first = result.measurements[0]
+    assert (first.direction, first.value, first.conditions["link"]) == ("node01 GPU 0 -> GPU 1", 390.0, "NV18")
     assert result.measurements[-1].direction == "node01 GPU 2 <-> GPU 3"
 
 
@@ -61,4 +58,4 @@ def test_a_gpu_all_of_whose_pairs_are_slow_is_named(monkeypatch: pytest.MonkeyPa
 def test_wrong_bytes_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(2), copied(0, 1, 40.0, wrong=3), copied(1, 0, 40.0)]
     result, _ = probe(monkeypatch, P2P, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
-    assert told(result) == [("node01", "failed", "GPU 0, to GPU 1, direct")]
+    assert told(result) == [("node01", "failed", "GPU 0, to GPU 1")]

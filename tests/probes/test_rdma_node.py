@@ -53,14 +53,7 @@ def rated(rate: Rate) -> Callable[[int, Mapping[str, Any]], dict[str, Any]]:
 
 
 def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
-    return [json.loads(args[args.index("--plan") + 1]) for _, _, args in fleet.asked if args[0] == "alone"]
-
-
-def steps(plan: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
-    found: dict[int, list[tuple[str, str]]] = {}
-    for test in plan:
-        found.setdefault(test["step"], []).append(ends(test))
-    return list(found.values())
+    return [json.loads(args[args.index("--plan") + 1]) for _, _, args in fleet.asked if args[0] == "measure"]
 
 
 def everywhere(_: str, __: str, ___: str) -> float:
@@ -68,14 +61,11 @@ def everywhere(_: str, __: str, ___: str) -> float:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_each_nic_with_the_next_one_and_none_in_two_tests_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_each_nic_is_measured_with_the_next_one(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     fleet = rdma_fleet(monkeypatch, rated(everywhere), with_nics(count))
     found = probe(fleet, operations=("write", "write_lat", "read"))
     assert found.findings == ()
     (plan,) = plans(fleet)
-    for step in steps(plan):
-        used = [nic for pair in step for nic in set(pair)]
-        assert len(used) == len(set(used))
     bandwidths = {ends(test) for test in plan if test["client"][0] == "ib_write_bw"}
     ring = {(f"mlx5_{n}", f"mlx5_{(n + 1) % count}") for n in range(count)}
     assert bandwidths == ring | {(b, a) for a, b in ring}
@@ -150,7 +140,7 @@ def test_a_slow_nic_is_named_with_its_host_and_its_neighbours_are_not(monkeypatc
     assert named(found) == [("node02", Status.FAILED, "write of mlx5_2/1", "host")]
     assert "mlx5_2/1, nic to nic: 0.11 Gb/s" in found.findings[0].actual
     # suspects are measured once more: on their host alone
-    again = [host for host, _, args in fleet.asked if args[0] == "alone"][len(HOSTS) :]
+    again = [host for host, _, args in fleet.asked if args[0] == "measure"][len(HOSTS) :]
     assert again == ["node02"]
 
 
@@ -173,7 +163,7 @@ def test_a_host_that_goes_away_is_unknown_and_the_others_are_measured(monkeypatc
     answers = fleet.answers
     fleet.answers = lambda host, module, args: (
         Answer([], status=1, stderr="killed\n")
-        if host == "node02" and args[0] == "alone"
+        if host == "node02" and args[0] == "measure"
         else answers(host, module, args)
     )
     found = probe(fleet, HOSTS)

@@ -139,12 +139,9 @@ def test_a_gpu_that_runs_older_code_is_told_what_it_loses(hardware: str, of: str
 @pytest.mark.parametrize(
     ("env", "told"),
     [
-        (
-            {"NCCL_P2P_DISABLE": 1},
-            "takes the NVSwitches away: GPUs of one host meet in its memory, and all_reduce falls",
-        ),
-        ({"NCCL_P2P_LEVEL": "LOC"}, "NCCL_P2P_LEVEL=LOC takes the NVSwitches away"),
-        ({"NCCL_IB_DISABLE": 1}, "leaves the RDMA ports (8 x 400 Gbit/s) unused"),
+        ({"NCCL_P2P_DISABLE": 1}, "takes NVLink away: GPUs of one host meet in its memory"),
+        ({"NCCL_P2P_LEVEL": "LOC"}, "NCCL_P2P_LEVEL=LOC takes NVLink away"),
+        ({"NCCL_IB_DISABLE": 1}, "leaves the RDMA ports unused"),
         ({"NCCL_NET": "Socket"}, "NCCL_NET=Socket leaves the RDMA ports"),
         ({"NCCL_NET_GDR_LEVEL": "LOC"}, "through the hosts' memory"),
         ({"NCCL_NVLS_ENABLE": 0}, "takes the reduction in the NVSwitches away"),
@@ -194,13 +191,6 @@ def test_gpus_that_are_seen_are_judged_as_what_they_are() -> None:
     (other,) = resolve("a100-pcie-8", "cu121", "stock", look=look(gpus=cards)).refusals
     assert other.code == "gpu-model" and "RTX 4090" in other.reason and "seen here" in other.reason
     assert "gpu-model" not in codes(resolve("a100-pcie-8", "cu121", "stock", look=look()))
-
-
-def test_more_sockets_than_nccl_opens_are_a_warning_with_a_number_that_fits() -> None:
-    env = {"NCCL_SOCKET_NTHREADS": 16, "NCCL_NSOCKS_PERTHREAD": 8}
-    found = resolve("dgx-a100", "cu121", "stock", overrides={"nccl": env})
-    (problem,) = (each for each in found.problems if each.code == "nccl-sockets")
-    assert problem.nearest == "NCCL_NSOCKS_PERTHREAD=4" and not problem.refuses
 
 
 @pytest.mark.parametrize(("stack", "asked"), [("cu121", True), ("cu128", False)])

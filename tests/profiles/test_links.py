@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,12 +12,10 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.floors import Reference, held_against
-from nodectl.probes.nccl.fleet import Group, Part, Ready, Route
+from nodectl.probes.nccl.fleet import Group, Part, Route
 from nodectl.probes.nccl.models import ceiling
-from nodectl.profiles.gpus import composed
-from nodectl.profiles.links import expected, nvlink_gb_s, pcie_gb_s, predicted
+from nodectl.profiles.links import nvlink_gb_s, pcie_gb_s, predicted
 from nodectl.profiles.schema import Hardware
-from tests.conftest import Cli
 
 AUTO = Reference("auto", Hardware(description="any", gpus=None))
 RTX_3090, H100 = "NVIDIA GeForce RTX 3090", "NVIDIA H100 80GB HBM3"
@@ -28,7 +25,7 @@ SLOT = {"pcie_gen": 4, "pcie_width": 16}
 def ring(gpu: str, links: int, ranks: int, algorithm: str = "RING") -> dict[str, Any]:
     """What the nccl probe writes beside an all_reduce of one node; without NVLinks over PCIe 4."""
     rate = nvlink_gb_s(gpu, links) if links else pcie_gb_s(*SLOT.values())
-    host = Ready(Endpoint(Host("a", "a"), "a", "eth0", 1500, 1, None, None, ranks))
+    host = Endpoint(Host("a", "a"), "a", "eth0", 1500, 1, None, None, ranks)
     group = Group((Part(host, ranks),))
     model = ceiling("all_reduce", group, "nccl", {"a": Route(inside_gb_s=rate)}, algorithm)
     assert model is not None
@@ -121,36 +118,3 @@ def test_without_a_profile_links_are_held_against_what_they_predict(
     assert all(("predicted" in finding.expected) is (status is Status.WARNING) for finding in result.findings)
     unknown = held_against(ProbeResult((row,)), {"a": Reference("unknown", AUTO.hardware)})
     assert not unknown.findings
-
-
-@pytest.mark.parametrize(
-    ("text", "ways"),
-    [
-        ("1 x rtx4090", {"host": 18.9}),
-        # a bridge may be there or not
-        ("2 x rtx3090", {"host": 18.9, "pair": 9.5, "all_reduce": 9.5}),
-        ("8 x a100-sxm4-40gb", {"host": 18.9, "pair": 150.0, "all_reduce": 150.0}),
-        # of an A100 with 80 GB all but the pair was measured
-        ("8 x a100-sxm4-80gb", {"pair": 150.0}),
-        ("1 x gb10", {}),
-    ],
-)
-def test_a_composed_machine_says_what_its_links_can_reach(text: str, ways: dict[str, float]) -> None:
-    assert {what: floor.value for what, floor in expected(composed(text))} == ways
-
-
-def test_each_expectation_says_where_it_is_from(nodectl: Cli) -> None:
-    shown = json.loads(nodectl("profile", "show", "hardware/h100-8", "--output", "json").stdout)["values"]
-    assert shown["gpus"]["origin"] == "the profile itself"
-    assert shown["gpu.memory_gb"]["origin"] == "the catalogue"
-    origins = {row["value"]: row["origin"] for path, row in shown.items() if path.startswith("floors")}
-    assert {origin for text, origin in origins.items() if text.startswith("rdma")} == {"the profile itself"}
-    assert {origin for text, origin in origins.items() if text.startswith("gemm")} == {"the catalogue"}
-    mixed = json.loads(nodectl("profile", "show", "2 x a5000 + 1 x rtx3090", "--output", "json").stdout)["values"]
-    assert {path: row["origin"] for path, row in mixed.items() if path.startswith("mixed[0]")} == {
-        "mixed[0].model": "the profile itself",
-        "mixed[0].compute_capability": "the catalogue",
-        "mixed[0].memory_gb": "the catalogue",
-        "mixed[0].gpus": "the profile itself",
-    }
-    assert {"mig 7", "nvlink 4 x 18", "pcie 5 x 16"} <= set(shown["gpu.published"]["value"])

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import findings_list, findings_table, one_line
+from nodectl.report.findings import findings_lines, findings_table, one_line
 from nodectl.report.metrics import prometheus
 
 ODD = 'a "quoted" \\ name\nand a line'
@@ -74,7 +74,7 @@ def test_what_many_call_for_alike_is_said_once_below_them() -> None:
     remedy = "look at what all share"
     alike = [Finding(f"n{n}", "drift", Status.WARNING, actual=f"{n} %", remedy=remedy) for n in range(3)]
     other = Finding("n9", "drift", Status.WARNING, actual="9 %", remedy="look there")
-    lines = findings_list([*alike, other]).splitlines()
+    lines = findings_lines([*alike, other])
     assert len(lines) == 6
     assert [line.strip() for line in lines if "look" in line] == [f"try: {remedy}", "try: look there"]
     assert "look" in lines[3] and "look" in lines[5]

@@ -36,7 +36,6 @@ def without_nodectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli_env: di
     """Ansible's Python cannot import nodectl."""
     (tmp_path / "nodectl.py").write_text("raise ImportError(\"No module named 'nodectl'\")\n")
     monkeypatch.setitem(cli_env, "PYTHONPATH", f"{tmp_path}:{cli_env['PYTHONPATH']}")
-    monkeypatch.setitem(cli_env, "ANSIBLE_STRATEGY", "linear")
 
 
 @pytest.mark.slow

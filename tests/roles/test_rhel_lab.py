@@ -99,7 +99,7 @@ def site(lab: LabUnderTest, extra: str, cli_env: Mapping[str, str]) -> str:
     done = subprocess.run(
         [program, "-i", lab.inventory, "-l", lab.hosts[0], "-e", extra, "playbooks/site.yml", "--tags", TAGS],
         cwd=share_dir(),
-        env={**cli_env, "ANSIBLE_NOCOLOR": "1", "NODECTL_STRATEGY": "linear", "LC_ALL": "C.UTF-8"},
+        env={**cli_env, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,
         timeout=280,

@@ -65,6 +65,23 @@ def test_input_is_exactly_what_was_given(sshd: Sshd, transport: Transport, size:
     assert done.stdout.strip() == str(size)
 
 
+@pytest.mark.parametrize("on_output", [False, True])
+def test_a_login_shell_that_does_not_run_the_command_is_no_success(
+    sshd: Sshd, transport: Transport, tmp_path: Path, on_output: bool
+) -> None:
+    host, heard = sshd.with_start_file("echo 'choose 1 or 2'; exit 0", tmp_path), list[bytes]()
+    streamed = (lambda _, data: heard.append(data)) if on_output else None
+    done = transport.run(host, ["echo", "ran"], timeout_s=60, stdin=b"input", on_output=streamed)
+    assert (done.outcome, done.exit_status, done.stdout, heard) == (Outcome.UNREACHABLE, None, "", [])
+    assert done.error == "its login shell ended with 0 and did not run the command: choose 1 or 2"
+    assert ".bashrc" in done.remedy
+
+
+def test_what_a_login_shell_prints_before_the_command_is_left_out(noisy_sshd: Sshd, transport: Transport) -> None:
+    done = transport.run(noisy_sshd.host(), ["echo", "ran"], timeout_s=60)
+    assert (done.outcome, done.exit_status, done.stdout) == (Outcome.RAN, 0, "ran\n")
+
+
 def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transport) -> None:
     done = transport.run(sshd.host(), ["sh", "-c", "head -c 20000000 /dev/zero; echo end >&2"], timeout_s=60)
     assert (len(done.stdout), done.stderr, done.exit_status) == (16 << 20, "end\n", 0)
@@ -188,6 +205,20 @@ def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Pa
     command = done.remedy.partition("rebuilt: ")[2].partition("; then")[0]
     subprocess.run(shlex.split(command), check=True, capture_output=True)
     assert known.read_text() == ""
+
+
+def test_a_proxy_command_leads_to_the_host_and_ends_with_the_connection(
+    sshd: Sshd, jump_sshd: Sshd, transport: Transport, tmp_path: Path
+) -> None:
+    config, known = tmp_path / "config", tmp_path / "known_hosts"
+    known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
+    config.write_text(f"UserKnownHostsFile {known}\nIdentityFile {sshd.key}\n")
+    proxy = f"ssh -F {config} -p {jump_sshd.port} -W %h:%p 127.0.0.1"
+    host = sshd.host(ansible_ssh_common_args=f"-F {config} -o ProxyCommand='{proxy}'")
+    done = transport.run(host, ["wc", "-c"], timeout_s=60, stdin=b"x" * 300_000)
+    assert (done.outcome, done.stdout.strip()) == (Outcome.RAN, "300000"), done.error
+    transport.close()
+    assert gone(f"127.0.0.1:{sshd.port}")
 
 
 @pytest.mark.parametrize("unknown", ["target", "first", "second"])

@@ -135,7 +135,6 @@ def test_words_that_ssh_cannot_use_are_named(text: str, named: str) -> None:
         ("ansible_ssh_host_key_checking", "no"),
         ("ansible_paramiko_host_key_auto_add", True),
         ("ansible_ssh_executable", "/tmp/ssh"),
-        ("mitogen_via", "gate"),
     ],
 )
 def test_a_variable_by_which_keys_would_not_be_checked_is_refused_with_the_reason(variable: str, value: object) -> None:

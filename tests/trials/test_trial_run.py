@@ -151,7 +151,7 @@ def test_ctrl_c_shows_what_was_measured_and_says_what_became_of_the_settings(
     trial = end.value.trial
     assert len(trial.series[0].pairs) == 3
     left = Finding("b", "tune trial", Status.UNKNOWN, "former values", actual="no answer")
-    app = App.create(inventory=(), limit=None, replay=None, output="table", forks=None)
+    app = App()
     _show_interrupted(app, trial if put_back else replace(trial, findings=(left,)))
     told = capsys.readouterr()
     assert "fast" in told.out and f"nodectl tune show {trial.id}" in told.err

@@ -8,8 +8,7 @@ import pytest
 
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
-from nodectl.model.trial import OWN
-from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
+from nodectl.trials.sides import nccl_environment, refuse_impossible, refuse_not_live, sides_of
 
 VARIABLES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
 
@@ -49,19 +48,6 @@ def test_what_a_host_cannot_have(tmp_path: Path) -> None:
     )
     with pytest.raises(ProfileError, match="allow_debug_variables"):
         refuse_impossible("mine", [host()], [tmp_path])
-
-
-def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path) -> None:
-    pins = host(nodectl_nccl_env={"NCCL_IB_TIMEOUT": 20})
-    (tmp_path / "tuning").mkdir()
-    (tmp_path / "tuning" / "mine.yml").write_text(
-        "description: mine\nnccl:\n  NCCL_IB_TIMEOUT: {value: 22, why: because}\n"
-    )
-    refuse_impossible("mine", [pins], [tmp_path])
-    assert overruled("mine", [pins, host("b")], [tmp_path]) == [
-        "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
-    ]
-    assert overruled(OWN, [pins], [tmp_path]) == []
 
 
 def tuning(folder: Path, name: str, text: str) -> None:

@@ -54,8 +54,8 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
-        (without("series"), "no series in it"),
+        (lambda given: given.update(schema="nodectl.probe/1"), "no nodectl.tune-trial/1 in it"),
+        (without("series"), "malformed trial: KeyError('series')"),
         (lambda given: given["series"][0]["pairs"][0].update(baseline="fast"), "0.pairs.0.baseline: Input should"),
         (without("candidates"), "malformed trial: KeyError('candidates')"),
         (lambda given: given["findings"][0].update(colour="red"), "malformed trial"),
@@ -75,8 +75,8 @@ def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) ->
     ("spoil", "told"),
     [
         (lambda path: path.write_text("all: {hosts: {a: {}}}\n"), "is not a proposal of nodectl"),
-        (lambda path: path.with_suffix(".evidence.json").unlink(), "the evidence beside"),
-        (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "is no evidence"),
+        (lambda path: path.with_suffix(".evidence.json").unlink(), "won.evidence.json: No such file"),
+        (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "no nodectl.evidence/1 in it"),
     ],
 )
 def test_what_is_no_proposal(tmp_path: Path, spoil: Callable[[Path], object], told: str) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from nodectl.articles import programs
 from nodectl.articles.programs import Outcome, Runs, WorkloadOptions
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
-from nodectl.trials import workload
 from nodectl.trials.measuring import Measuring
+from nodectl.trials.workload import workload_probe
 
 HOSTS = [Host(name, "192.0.2.1", 22, "root") for name in ("a", "b")]
 
@@ -30,9 +31,9 @@ def turn(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], result: Pr
         settings.extend(plan(endpoints, "cpu"))
         return Runs(((Outcome(settings[0], why="16 ranks cannot"),),), result)
 
-    monkeypatch.setattr(workload, "run_plan", run_plan)
+    monkeypatch.setattr(programs, "run_plan", run_plan)
     transport: Any = None
-    measured = Measuring(transport, HOSTS, [workload.workload_probe("llm", arguments)], {"repetitions": None})()
+    measured = Measuring(transport, HOSTS, [workload_probe("llm", arguments)], {"repetitions": None})()
     return settings[0], measured
 
 

@@ -77,8 +77,6 @@ with FlopCounterMode(display=False) as counter:
     work.loss(training.strategy.model(*part[:-1]), part).backward()
 told["counted"] = counter.get_total_flops()
 told["told"] = 4 * work.flops_per_sample(training.settings, training.strategy.bare)
-sizes = decoder.Sizes(51200, 4096, 4 * 4096, 32, 48, 2048, "plain")
-told["megatron"] = [decoder.flops_per_token(sizes, 2048, recompute=True), 48, 4096, 2048, 51200]
 
 def losses(*options):
     training = begun("--seq=32", "--batch=16", "--lr=0.01", *options)
@@ -170,12 +168,9 @@ def test_recomputing_keeps_less_and_gives_the_same_gradients(told: dict[str, Any
     assert 1.1 < flops["full"] / flops["none"] < 1.34
 
 
-def test_flops_are_those_that_torch_counts_and_that_are_published(told: dict[str, Any]) -> None:
+def test_flops_are_those_that_torch_counts(told: dict[str, Any]) -> None:
     # torch's counter does not see its own attention on CPUs: 12 x layers x hidden x length for each of 4 x 24 tokens
     assert told["told"] - 4 * 24 * 12 * 2 * 32 * 24 == pytest.approx(told["counted"], rel=0.01)
-    again, layers, hidden, length, vocabulary = told["megatron"]
-    published = 96 * layers * hidden**2 * (1 + length / (6 * hidden) + vocabulary / (16 * layers * hidden))
-    assert again == pytest.approx(published, rel=1e-3)
 
 
 def test_a_made_up_text_can_be_learnt_and_says_what_it_is(told: dict[str, Any]) -> None:

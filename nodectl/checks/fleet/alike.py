@@ -9,12 +9,10 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodectl.checks.check import FIXED, Check, Field, Subject, Values, far_above, odd_ones
+from nodectl.checks.check import FIXED, Check, Field, Subject, Values
 from nodectl.checks.gpu.count import GPUS
-from nodectl.checks.gpu.fabric_manager import member_of
-from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.infiniband import has_returning_ports, is_active, rdma_of_profile
+from nodectl.checks.network.infiniband import is_active, rdma_of_profile
 from nodectl.checks.network.nics import is_device, is_own, training_names
 from nodectl.common import system_names
 from nodectl.common.counting import counted
@@ -23,7 +21,6 @@ from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.network import Nic
-from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Numa
 from nodectl.facts.rdma import Gid, IbPort, Pkeys
 from nodectl.facts.services import Units
@@ -52,22 +49,16 @@ _DISKS = system_names.LOCAL - {"overlay"}
 _NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib")
 
 
-def alike(
-    name: str, looks_at: str, remedy: str, reads: str, values: Callable[[Subject, Any], Values], **how: Any
-) -> Field:
+def alike(name: str, what: str, remedy: str, reads: str, values: Callable[[Subject, Any], Values], **how: Any) -> Field:
     """Return the field `fleet_NAME` of the fact that `reads` names first."""
     status = how.pop("status", Status.WARNING)
-    fires = f"{status}: not as most have it; " + (
-        "nothing without a majority" if how.get("majority") else "a warning without a majority"
-    )
-    follows = how.pop("follows", ())
-    check = Check(f"fleet_{name}", looks_at, fires, remedy=remedy, follows=follows)
+    without = "nothing" if how.get("majority") else "a warning"
+    fires = f"{status}: {what} not as most have it; {without} without a majority"
+    check = Check(f"fleet_{name}", fires, remedy=remedy, follows=how.pop("follows", ()))
     return Field(check, tuple(reads.split()), values, status, **how)
 
 
-def gpu_alike(
-    name: str, looks_at: str, remedy: str, value: str | Callable[[Gpu], object], unit: str = "", **how: Any
-) -> Field:
+def gpu_alike(name: str, what: str, remedy: str, value: str | Callable[[Gpu], object], **how: Any) -> Field:
     """Return a field of each GPU: an attribute, or a value computed from several.
 
     GPUs of one model are compared, within a host and over all hosts.
@@ -76,9 +67,9 @@ def gpu_alike(
 
     def values(_: Subject, gpus: Gpus) -> Values:
         readings = {("", gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
-        return {key: f"{_text(reading)} {unit}".strip() for key, reading in readings.items() if reading is not None}
+        return {key: _text(reading) for key, reading in readings.items() if reading is not None}
 
-    return alike(name, looks_at, remedy, "gpus", values, parts="GPU", **how)
+    return alike(name, what, remedy, "gpus", values, parts="GPU", **how)
 
 
 def _models(host: Subject, gpus: Gpus) -> Values:
@@ -131,49 +122,6 @@ def _order(_: Subject, gpus: Gpus) -> Values:
     return {counted(len(gpus.devices), "GPU"): " ".join(gpu.bus_id or "?" for gpu in gpus.devices)}
 
 
-_NO_DOMAIN = "in no NVLink domain"
-
-
-def _domain(host: Subject, _: Gpus) -> Values:
-    """Return the NVLink domain that the GPUs share with other hosts, by the inventory's name of it.
-
-    A cluster of zeros ends at the host, as on HGX.
-    """
-    domains = {member_of(gpu) for gpu in gpus_of(host) if (gpu.fabric_cluster_uuid or "").strip("0-")}
-    name = str(host.variables.get("nodectl_nvlink_domain") or "")
-    return {("", name, name): " + ".join(sorted(domains)) or _NO_DOMAIN} if gpus_of(host) else None
-
-
-def _outside(domains: Mapping[tuple[str, str], str]) -> tuple[str, frozenset[tuple[str, str]]]:
-    """Return what most are in, and who is not.
-
-    Without a name several racks or partitions may be meant: odd are those alone in one, and in none.
-    """
-    inside = {unit: domain for unit, domain in domains.items() if domain != _NO_DOMAIN}
-    usual, odd = odd_ones(inside)
-    if not any(name for _, name in domains):
-        if not usual or 2 * len(inside) <= len(domains):
-            return "one domain", frozenset()
-        hosts = Counter(inside.values())
-        odd = frozenset(unit for unit in odd if hosts[inside[unit]] == 1)
-    return usual or ("" if inside else "one domain"), odd | (domains.keys() - inside.keys())
-
-
-def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
-    """Return how near each GPU is to each adapter; nothing if a missing GPU has renumbered the others."""
-    paths: dict[str, str | None] = {}
-    for gpu in topology.gpus:
-        links = topology.links.get(gpu, {})
-        ways: dict[str, list[str]] = {}
-        for nic in topology.nics:
-            ways.setdefault(links.get(nic, "?"), []).append(topology.nic_devices.get(nic, nic))
-        near = {way: names for way, names in ways.items() if way != "SYS"}
-        if topology.nics:
-            number = f"{gpu} of {len(topology.gpus)}"
-            paths[number] = "; ".join(f"{way} {' '.join(names)}" for way, names in sorted(near.items())) or "SYS to all"
-    return paths
-
-
 def _sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
     fixed = host.wanted.tuning.sysctl if host.wanted else {}
     return {
@@ -188,22 +136,16 @@ def _knobs(_: Subject, knobs: KernelKnobs) -> Values:
         "governor": " ".join(sorted(knobs.governors)),
         "huge pages": knobs.transparent_hugepage,
         "SMT": knobs.smt,
-        "huge pages are made": knobs.transparent_hugepage_defrag,
         "frequency driver": knobs.frequency_driver,
         "idle driver": knobs.idle_driver,
         "clock": knobs.clocksource,
         "tuned's profile": knobs.tuned_profile,
-        "NUMA balancing": _text_or_none(knobs.numa_balancing),
         "IOMMU": None if knobs.iommu_groups is None else counted(knobs.iommu_groups, "group"),
         "kernel's command line": " ".join(
             word for word in (knobs.cmdline or "").split() if not word.startswith(_OF_ONE_HOST)
         ),
     }
     return {name: value for name, value in values.items() if value}
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:
@@ -239,18 +181,12 @@ def _firmware_of_nics(_: Subject, nics: Mapping[str, Nic]) -> Values:
     }
 
 
-def _networks(nics: Mapping[str, Nic], shown: Callable[[Any], str]) -> Values:
-    """Return what is `shown` of each interface's IPv4 addresses, by interface."""
+def _networks(_: Subject, nics: Mapping[str, Nic]) -> Values:
     networks: dict[str, str | None] = {}
-    for name, nic in nics.items():
-        if is_own(nic):
-            addresses = [
-                ip_interface(address)
-                for address in nic.addresses
-                if "." in address and not address.startswith("169.254.")
-            ]
-            if addresses:
-                networks[name] = ", ".join(sorted({shown(address) for address in addresses}))
+    for nic in filter(is_own, nics.values()):
+        addresses = [text for text in nic.addresses if "." in text and not text.startswith("169.254.")]
+        if addresses:
+            networks[nic.name] = ", ".join(sorted({str(ip_interface(text).network) for text in addresses}))
     return networks
 
 
@@ -329,22 +265,10 @@ def _running(_: Subject, units: Units) -> Values:
     }
 
 
-def _at_boot(_: Subject, units: Units) -> Values:
-    """Return for each installed service whether the next boot starts it."""
-    states = ("enabled", "disabled", "masked")
-    return {name: unit.enabled for name, unit in units.units.items() if unit.enabled in states}
-
-
 def _acs(host: Subject, pcie: Pcie) -> Values:
     if host.wanted and host.wanted.tuning.gpu.acs:
         return FIXED
     return "redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off"
-
-
-def _throttled(gpu: Gpu) -> str | None:
-    """Return for how long heat has lowered the GPU's clocks since the driver was loaded."""
-    counted_us = [value for name, value in gpu.clock_event_counters_us.items() if "thermal" in name.lower()]
-    return f"{max(counted_us) / 1e6:.0f} s" if counted_us else None
 
 
 def _counted(values: Iterable[str]) -> str | None:
@@ -361,18 +285,13 @@ _GPU_FIRMWARE = "have the vendor's firmware package installed there, then reboot
 _SET_THERE = "set it there as on the others"
 _REBOOT = "bring it to the others' version (the vendor's update, or the package of microcode), then reboot"
 _LOST_PART = "look for what is missing: a module, a processor or a setting of the firmware (`ipmitool sel list`)"
-_COOLING = "look at fans, filters, inlet temperature and the heat sink of this GPU"
 _MISSING_GPU = "run `nvidia-smi -L` there; `dmesg` there says why one is gone"
 _SLOT = "reseat the card, look at its riser and the slot's setting in the firmware (`lspci -vv`, LnkSta)"
-_BAR1 = "switch Above 4G Decoding and Resizable BAR in the firmware as on the others, then reboot"
 _ORDER = "a rank's GPU is another one there: compare the slots, the firmware's settings and CUDA_DEVICE_ORDER"
-_PATHS = "compare in which slots cards and adapters are, and the firmware's NUMA settings (`lspci -tv`)"
-_CARD = "reset the GPU and compare the firmware's settings; if it stays so, have the card looked at"
 _NETWORK = "correct the address there (netplan, NetworkManager, the DHCP server's entry)"
 _FABRIC = "look which switch the port is on (`iblinkinfo`), and which subnet manager answers (`sminfo`)"
 # checks of causes for such differences, whose remedies come first
 _GPU_CAUSES = ("gpu_lost", GPUS.id, "driver_loaded", "driver_library")
-_THROTTLED_S, _THROTTLED_TIMES = 60.0, 10.0
 
 # fmt: off
 FIELDS: tuple[Field, ...] = (
@@ -389,32 +308,18 @@ FIELDS: tuple[Field, ...] = (
           status=Status.FAILED, follows=_GPU_CAUSES),
     alike("gpu_model", "each GPU's name; a host's where its kinds are not named", _SAME_GPUS, "gpus", _models,
           parts="GPU", status=Status.FAILED),
-    gpu_alike("gpu_size", "each GPU's memory", _CARD, "memory_total_mib", "MiB"),
-    gpu_alike("gpu_bar1", "each GPU's BAR1, through which peers and adapters reach its memory", _BAR1,
-              "bar1_total_mib", "MiB"),
     gpu_alike("gpu_pcie_gen", "each GPU's PCIe generation at P0, when nothing saves power", _SLOT,
               lambda gpu: gpu.pcie_gen_current if gpu.performance_state == "P0" else None,
               follows=("gpu_pcie_gen",)),
-    gpu_alike("gpu_sm_clock", "each GPU's highest SM clock", _CARD, "sm_clock_max_mhz", "MHz"),
-    gpu_alike("gpu_power_max", "the most power that each GPU may be given", _CARD, "power_limit_max_w", "W"),
-    gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
-              odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
-    alike("nvlink_domain", "the NVLink domain that hosts share: clique and cluster of their GPUs",
-          "is it another rack's or partition's? look at `nvidia-smi -q` there (Fabric) and at the NMX controller",
-          "gpus", _domain, absence=False, status=Status.FAILED, follows=("gpu_fabric",), odd=_outside),
     gpu_alike("vbios", "each GPU's VBIOS", _GPU_FIRMWARE, "vbios_version"),
-    gpu_alike("inforom", "each GPU's InfoROM", _GPU_FIRMWARE, "inforom_version"),
     alike("gpu_settings", "ECC, MIG, persistence, compute mode, power limit of each GPU", _SET_THERE, "gpus",
           _settings, parts="GPU"),
     alike("gpu_order", "the GPUs' bus addresses, in the order of their numbers", _ORDER, "gpus", _order, absence=False),
-    alike("gpu_nic_path", "how near each GPU is to each adapter", _PATHS, "gpu_topology", _paths, absence=False),
     alike("kernel", "the running kernel", "install the others' kernel there and boot it", "kernel",
           lambda _, it: it.release, unread=True),
     alike("os", "the distribution", "bring the hosts to one release", "kernel", lambda _, it: it.os_name or it.os_id),
     alike("glibc", "the C library", "bring the hosts to one release: what one compiles does not start on the other",
           "userland", lambda _, it: it.glibc, unread=True),
-    alike("time_zone", "the time zone", "`timedatectl set-timezone` there: times in logs and names differ", "userland",
-          lambda _, it: it.time_zone, unread=True),
     alike("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`", "sysctl",
           _sysctls, unread=True),
     alike("kernel_knobs", "governor, CPU drivers, huge pages, SMT, IOMMU, clock, the kernel's command line",
@@ -425,15 +330,12 @@ FIELDS: tuple[Field, ...] = (
     alike("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there", "nics", _rates),
     alike("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", "nics", _mtus,
           status=Status.FAILED, absence=False),
-    alike("netmask", "length of the networks' prefixes, by interface", _NETWORK, "nics",
-          lambda _, it: _networks(it, lambda each: f"/{each.network.prefixlen}"), absence=False),
-    alike("subnet", "IPv4 networks, by interface", _NETWORK, "nics",
-          lambda _, it: _networks(it, lambda each: str(each.network)), absence=False, majority=True),
+    alike("subnet", "IPv4 networks, by interface", _NETWORK, "nics", _networks, absence=False, majority=True),
     alike("ib_firmware", "firmware of each RDMA device, by board", "update it (`mlxfwmanager`), then reset them",
           "ib_ports", lambda _, it: {("", _board(port), port.device): port.firmware for port in it if port.firmware},
           parts="device"),
     alike("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", "ib_ports",
-          lambda host, it: FIXED if rdma_of_profile(host) or has_returning_ports(host) else _port_rates(it),
+          lambda host, it: FIXED if rdma_of_profile(host) else _port_rates(it),
           status=Status.FAILED),
     alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids", _prefixes, absence=False,
           unread=True, majority=True),
@@ -452,25 +354,15 @@ FIELDS: tuple[Field, ...] = (
           unread=True),
     alike("nvme_disks", "NVMe disks, by model", "look for a disk that is gone (`nvme list`, `dmesg`) or was exchanged",
           "firmware", lambda _, it: _counted(it.drives), unread=True),
-    alike("huge_pages", "memory that is reserved for huge pages", f"{_SET_THERE} (vm.nr_hugepages)", "memory",
-          lambda _, it: _text_or_none(it.huge_pages_mib and f"{it.huge_pages_mib} MiB")),
-    alike("shm", "the size of /dev/shm against the memory", f"{_SET_THERE} (size= in /etc/fstab)", "memory",
-          lambda _, it: it.shm_mib and f"{100 * it.shm_mib / it.total_mib:.0f} % of the memory", absence=False),
-    alike("disk_firmware", "firmware of NVMe disks, by model", "update it (`nvme fw-download`), reboot", "firmware",
-          lambda _, it: {model: ", ".join(each) for model, each in it.disks.items()}, absence=False),
     alike("mounts", "mounted network file systems with their options, and disks",
           "mount what the others have, as they have it (`findmnt`, /etc/fstab)", "mounts", _mounted),
     alike("services", "services that run, of those that training depends on",
           "`systemctl status` and `journalctl -u` there say why; `systemctl enable --now` starts it", "units", _running,
           follows=("unit_stopped",)),
-    alike("services_at_boot", "services that a boot starts, of those that training depends on",
-          "`systemctl enable` it there, or disable it on all", "units", _at_boot, absence=False),
     alike("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)", "modules",
           lambda _, it: " ".join(name for name in _MODULES if name in it.loaded) or "none of them", unread=True),
     alike("libraries", "NVIDIA's libraries of the system", "install the others' packages there, or take away its own",
           "libraries", _libraries, unread=True),
-    alike("container_toolkit", "NVIDIA's container toolkit", "install the others' version of nvidia-container-toolkit",
-          "containers", lambda _, it: it.version, unread=True),
     alike("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`", "limits", _limits),
     alike("nccl_user", "variables of `~/.nccl.conf`, or of NCCL_CONF_FILE",
           "keep one such file on all hosts, or none", "nccl_files",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.checks.catalogue import fields
-from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject
+from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject, odd_ones
 from nodectl.checks.fleet.names import Named, misnamed
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import is_device, is_own, nics_of
@@ -25,15 +25,14 @@ _NAMED = 4
 ABSENT = "none"
 DUPLICATE = Check(
     "fleet_duplicate",
-    looks_at="boot ids, machine-ids, serial numbers, addresses, MAC addresses, GPU serials and UUIDs, port GUIDs",
     fires="two hosts have the same; warning: only a boot id or the machine's serial number",
     remedy="give each host its own, or correct the inventory where it names one machine twice",
 )
 # systemd's own way to a new machine-id, which DHCP, journals and licences use
 _NEW_ID = "a cloned image: `rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup` there, then reboot"
-_ONE_MACHINE = "name the machine once in the inventory: two ranks of one GPU, or half of a bandwidth, look like a fault"
 _ONE_KERNEL = (
-    "name the machine once if both are its containers; reboot the one that was restored from the other's memory"
+    "name the machine once in the inventory if both are it or its containers; "
+    "reboot the one that was restored from the other's memory"
 )
 _ONE_SERIAL = "if one is a clone, give it a serial number of its own; nodes of one chassis may share the chassis's"
 ADDRESS = "address"
@@ -151,7 +150,7 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
         yield from (_unknown(key, unit, "what others tell") for unit, text in given.items() if text is None)
     if not any(text != ABSENT for text in text_by_unit.values()):
         return
-    usual, odd = declared.odd(text_by_unit)
+    usual, odd = odd_ones(text_by_unit)
     if len(text_by_unit) > 1:
         untold = [unit for unit, text in given.items() if text is None]
         expected = f"{usual}, as others have it" if usual else "what others tell"
@@ -253,21 +252,5 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
     shared = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
     actual = f"{shared}: also that of {few(list(others))}"
     expected = f"no other host's {kind}" if kind == BOOT_ID else f"no other machine's {kind}"
-    same = _same_besides(member, kind, [other for claim in claims for other in holders[claim]])
     status, remedy = _WEAK.get(kind, (Status.FAILED, DUPLICATE.remedy))
-    if kind == BOOT_ID and same:
-        status, remedy, actual = Status.FAILED, _ONE_MACHINE, f"{actual}, with the same {same}: they are one machine"
     return Finding(member.host, DUPLICATE.id, status, kind, "none", expected, actual, remedy)
-
-
-def _same_besides(member: Member, kind: str, others: Sequence[Member]) -> str:
-    """Return the first other kind of identity that the member shares with one of the others."""
-    shared = (claim[0] for claim in member.claims if claim[0] != kind)
-    others = [other for other in others if other.host != member.host]
-    return next(
-        (shared_kind for shared_kind in shared if any(_has_same(member, other, shared_kind) for other in others)), ""
-    )
-
-
-def _has_same(member: Member, other: Member, kind: str) -> bool:
-    return any(claim in other.claims for claim in member.claims if claim[0] == kind)

@@ -16,7 +16,6 @@ from nodectl.model.status import Status
 
 HOSTS_FILE = Check(
     "fleet_hosts_file",
-    looks_at="names of the fleet's hosts in `/etc/hosts`",
     fires="warning: an address that the host of that name does not have; that host's, where most say so",
     expected="the addresses that those hosts have",
     remedy="correct /etc/hosts there, or leave names to the name service; launch itself passes addresses",

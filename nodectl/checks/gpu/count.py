@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
@@ -24,7 +23,6 @@ _MIB_PER_GIB = 1024
 
 GPUS = Check(
     "gpus",
-    looks_at="nvidia-smi",
     fires="not as many as the hardware profile names, or one is lost; warning: some, and it names none, or none at all",
     remedy="run `nvidia-smi -L` there; `dmesg` there says why one is gone",
 )
@@ -118,10 +116,9 @@ def _others(host: Subject) -> str:
     return pcie.other_gpus if pcie else ""
 
 
-GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
+GPU_REPORT = Check("gpu_report", fires="unknown: not read, or cut", expected="nvidia-smi -q")
 GPU_LOST = Check(
     "gpu_lost",
-    looks_at="nvidia-smi",
     fires="the driver names a GPU that it cannot reach",
     expected="all reachable",
     remedy="drain and reboot the node; if it comes back lost, check its power cables and have it replaced",
@@ -164,13 +161,11 @@ GPU_MEMORY_PERCENT_LIMIT = Threshold(
 )
 GPU_MODEL = Check(
     "gpu_model",
-    looks_at="nvidia-smi -q",
     fires="another model than the hardware profile's",
     remedy="look for an exchanged card; if all such nodes are so, name their hardware profile (nodectl_hardware)",
 )
 GPU_MEMORY = Check(
     "gpu_memory",
-    looks_at="nvidia-smi -q",
     fires="less memory than the profile's",
     remedy="reset the GPU; stays it small, a part of its memory has failed: have it replaced",
     thresholds=(GPU_MEMORY_PERCENT_LIMIT,),
@@ -220,42 +215,8 @@ def _memory(host: Subject, gpu: Gpu, wanted_gb: int | None) -> Finding:
     return of_gpu(host, GPU_MEMORY, gpu, status, actual, expected=f"{wanted_gb} GB", action="reset GPU")
 
 
-GPU_IDENTITY = Check(
-    "gpu_identity",
-    looks_at="nvidia-smi -q",
-    fires="a UUID or serial number twice",
-    expected="each once",
-    remedy="compare with the cards' labels; have the vendor mend what is stored in them",
-)
-
-
-@judges(GPU_IDENTITY, reads=("gpus",))
-def once(host: Subject) -> Iterator[Finding]:
-    """Fail for a UUID or serial number that occurs twice: a card was flashed wrongly, or an output was copied."""
-    devices = gpus_of(host)
-    if len(devices) < 2:
-        return
-    pairs = (("UUID", [gpu.uuid for gpu in devices]), ("serial", [gpu.serial for gpu in devices]))
-    # a serial is the board's: two GPUs of one board share it, and share the board's id
-    boards = len({gpu.board_id for gpu in devices if gpu.board_id}) or len(devices)
-    twice = [
-        f"{name} {value}"
-        for name, values in pairs
-        for value, many in Counter(value for value in values if value).items()
-        if many > 1 and (name == "UUID" or boards == len(devices))
-    ]
-    silent = [gpu.label for gpu in devices if gpu.uuid is None]
-    if silent and not twice:
-        actual, remedy = f"no UUID of {', '.join(silent)}", "run `nvidia-smi -L` there"
-        yield host.finding(GPU_IDENTITY, Status.UNKNOWN, actual=actual, remedy=remedy)
-        return
-    actual = ", ".join(twice) or "each once"
-    yield host.finding(GPU_IDENTITY, failed_unless(not twice), actual=actual)
-
-
 GPU_INFOROM = Check(
     "gpu_inforom",
-    looks_at="nvidia-smi -q",
     fires="warning: the driver calls an InfoROM corrupted",
     expected="no warning",
     remedy="reboot; if it comes back, have the GPU replaced: its InfoROM keeps serial, ECC and retirement records",

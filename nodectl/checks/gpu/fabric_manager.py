@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
-from nodectl.checks.gpu.nvidia_codes import sxid_codes
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.common.counting import counted
-from nodectl.common.resources import data_dir, table
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
-from nodectl.facts.parsers.linux.dmesg import Dmesg
-from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerEvent, FabricManagerLog
 from nodectl.facts.services import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -26,8 +22,6 @@ ORDER = 110
 
 _START = "`systemctl enable --now nvidia-fabricmanager`; its log is /var/log/fabricmanager.log"
 _UNIT = "nvidia-fabricmanager"
-_DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_WORDING, _SHOWN, _MOST_KINDS = 80, 200, 6
 # NVIDIA's rhel repositories have it under both names
 _PACKAGES = (_UNIT, "nvidia-fabric-manager")
 
@@ -38,21 +32,18 @@ def _has_nvswitch(host: Subject) -> bool:
 
 FABRIC_MANAGER = Check(
     "fabric_manager",
-    looks_at="systemd, where the profile has NVSwitch",
     fires="not active; warning: not enabled",
     expected="active",
     remedy=_START,
 )
 FABRIC_MANAGER_VERSION = Check(
     "fabric_manager_version",
-    looks_at="nv-fabricmanager",
     fires="not installed, or not of the driver's version",
     expected="the driver's",
     roles=("fabric_manager",),
 )
 FABRIC_MANAGER_HOLD = Check(
     "fabric_manager_hold",
-    looks_at="dpkg's holds or dnf's locks, live on hosts that nodectl provisioned, where the profile has NVSwitch",
     fires="warning: held, and the driver is not, or the reverse: an upgrade moves one and leaves the other behind",
     expected="driver and fabric manager held, or neither",
     remedy="`nodectl provision --tags fabric_manager` holds both; for an upgrade of both take both holds off",
@@ -89,67 +80,6 @@ def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
     more = f" and {len(loose) - 3} more" if len(loose) > 3 else ""
     actual = f"{held} of {len(parts)} packages held, not {', '.join(loose[:3])}{more}"
     yield host.finding(FABRIC_MANAGER_HOLD, Status.WARNING, actual=actual)
-
-
-FABRIC_MANAGER_LOG = Check(
-    "fabric_manager_log",
-    looks_at="/var/log/fabricmanager.log, else the journal, where the profile has NVSwitch",
-    fires="it stopped, lacks a switch or a GPU, or a switch had a fatal error; warning: another complaint since boot",
-    expected="no complaint since the boot",
-    remedy="look at /var/log/fabricmanager.log there",
-)
-_MESSAGES = data_dir() / "nvidia" / "fabric_manager.yml"
-
-
-@judges_fact(
-    FabricManagerLog,
-    FABRIC_MANAGER_LOG,
-    reads=("fabric_manager_log", "kernel_events"),
-    unread="fabric manager's log",
-    where=_has_nvswitch,
-)
-def complaints(host: Subject, log: FabricManagerLog) -> Iterator[Finding]:
-    """Report each kind of complaint once; NVSwitch errors that the kernel's log has are left to that log's check."""
-    kernel = host.fact("kernel_events", Dmesg)
-    kernel_codes = {event.code for event in kernel.events if event.kind == "sxid"} if kernel else set()
-    kinds: dict[str, list[FabricManagerEvent]] = {}
-    for event in log.events:
-        if event.sxid is None or event.sxid not in kernel_codes:
-            kinds.setdefault(_kind(event), []).append(event)
-    yield from host.all_of(
-        FABRIC_MANAGER_LOG,
-        (_complaint(host, kind, events) for kind, events in list(kinds.items())[:_MOST_KINDS]),
-        actual=f"none in {counted(log.lines, 'line')}",
-    )
-
-
-def _kind(event: FabricManagerEvent) -> str:
-    """Return what lines of one cause have in common."""
-    if event.sxid is not None:
-        return f"SXid {event.sxid} {event.bus_id or ''}".strip()
-    return str(_row(event.text).get("title") or _DIGITS.sub("#", event.text)[:_WORDING])
-
-
-def _complaint(host: Subject, kind: str, events: list[FabricManagerEvent]) -> Finding:
-    last, row = events[-1], _row(events[-1].text)
-    when = f", last at {last.time}" if last.time else ""
-    actual = f"{last.text[:_SHOWN]} ({counted(len(events), 'line')} since the boot{when})"
-    status, action, remedy = Status(row.get("status", "warning")), row.get("action", "none"), row.get("remedy", "")
-    if last.sxid is not None:
-        listed = sxid_codes().get(last.sxid)
-        is_fatal = any(event.severity == "fatal" for event in events) or (listed and listed.severity == "always fatal")
-        status, action = (Status.FAILED, "reboot") if is_fatal else (Status.WARNING, "none")
-        remedy = "drain, reset all GPUs together (fabric manager stopped), or reboot" if is_fatal else ""
-        ports = sorted({event.port for event in events if event.port is not None})
-        where = f"port {', '.join(map(str, ports))}" if ports else "its lines name no port"
-        actual = f"{listed.name if listed else 'not in the list of NVIDIA'}, {where}: {actual}"
-    return host.finding(
-        FABRIC_MANAGER_LOG, status, kind, actual=actual, remedy=remedy, action=action, evidence=last.text
-    )
-
-
-def _row(text: str) -> Mapping[str, str]:
-    return next((row for row in table(_MESSAGES)["messages"] if row["words"] in text), {})
 
 
 def _running(host: Subject) -> Finding:
@@ -212,7 +142,6 @@ def _may_have_fabric(host: Subject) -> bool:
 @gpu_check(
     "gpu_fabric",
     "fabric_state",
-    looks_at="nvidia-smi -q, of GPUs on NVSwitch from Hopper on",
     fires="not registered with NVSwitch, not healthy there, or in another clique or cluster than its siblings",
     expected="Completed, Success, Healthy; one clique and one cluster",
     remedy=f"{_START}; then reset the GPUs",

@@ -30,7 +30,6 @@ _RECOVERY = {
 @gpu_check(
     "gpu_recovery",
     "recovery_action",
-    looks_at="nvidia-smi -q, of newer drivers",
     fires="the driver asks for a reset, a drain or a reboot",
     expected="None",
     remedy=_RESET_IDLE,
@@ -44,32 +43,10 @@ def recovery(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED, asked, action, remedy)
 
 
-GPU_RESET_REQUIRED = gpu_flag(
-    "gpu_reset_required",
-    "reset_required",
-    "a reset is required",
-    fires="the driver says that the GPU needs a reset",
-    expected="no reset required",
-    remedy=_RESET_IDLE,
-    action="reset GPU",
-)
-
-
-GPU_DRAIN = gpu_flag(
-    "gpu_drain",
-    "drain_and_reset_recommended",
-    "drain and reset are recommended",
-    fires="the driver recommends to drain the node and reset the GPU",
-    expected="no reset recommended",
-    remedy=f"drain the node, then {_RESET_IDLE}",
-    action="drain",
-)
-
-
 _RESET = "stop what runs on it, then `nvidia-smi -r -i N`, or reboot; on NVSwitch machines reset all GPUs together"
 _REPLACE = "drain the node, run NVIDIA's field diagnosis, and have the GPU replaced"
+_DRAIN = f"drain the node, then {_RESET_IDLE}"
 _DESKTOP = re.compile(r"GeForce|Quadro|RTX|TITAN", re.IGNORECASE)
-_COUNTS = "let it run its job, then reset the GPU; many in one place become remapped rows"
 
 
 @gpu_check(
@@ -125,40 +102,6 @@ def uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED, f"{count} since the driver was loaded") if count else None
 
 
-GPU_ECC_CORRECTED_LIMIT = Threshold(
-    "gpu_ecc_corrected", 20_000_000, "Azure takes a GPU out above this; GCM at 50 million"
-)
-
-
-@gpu_check(
-    "gpu_ecc_corrected",
-    "ecc_volatile_correctable",
-    fires="warning: very many corrected errors since the last reading",
-    expected="few corrected errors",
-    remedy=_COUNTS,
-    thresholds=(GPU_ECC_CORRECTED_LIMIT,),
-)
-def _corrected(host: Subject, gpu: Gpu) -> Fault | None:
-    grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", gpu.ecc_volatile_correctable or 0)
-    return Fault(Status.WARNING, grown.text) if grown.change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
-
-
-GPU_SRAM_CORRECTED_LIMIT = Threshold("gpu_sram_corrected", 10_000, "Azure takes a GPU out above this")
-
-
-@gpu_check(
-    "gpu_sram_corrected",
-    "ecc_aggregate_sram_correctable",
-    fires="warning: very many corrected errors of on-chip memory",
-    expected="few corrected errors of SRAM",
-    remedy=_COUNTS,
-    thresholds=(GPU_SRAM_CORRECTED_LIMIT,),
-)
-def _sram_corrected(host: Subject, gpu: Gpu) -> Fault | None:
-    count = gpu.ecc_aggregate_sram_correctable or 0
-    return Fault(Status.WARNING, f"{count} in its life") if count > host.threshold(GPU_SRAM_CORRECTED_LIMIT) else None
-
-
 GPU_SRAM_UNCORRECTABLE_LIMIT = Threshold(
     "gpu_sram_uncorrectable", 4, "ml-engineering: above this NVIDIA replaces it; Azure fails at the first"
 )
@@ -179,34 +122,12 @@ def _sram_uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, f"{count} in its life") if count else None
 
 
-GPU_SRAM_THRESHOLD = gpu_flag(
-    "gpu_sram_threshold",
-    "ecc_sram_threshold_exceeded",
-    "exceeded",
-    fires="the GPU says that its on-chip memory is worn out",
-    expected="threshold not exceeded",
-    remedy=_REPLACE,
-    action="replace",
-)
-
-
-GPU_RETIRED_PENDING = gpu_flag(
-    "gpu_retired_pending",
-    "retired_pages_pending",
-    "a page waits for a reset",
-    fires="a page waits for a reset to be retired",
-    expected="no page pending",
-    remedy=_RESET,
-    action="reset GPU",
-)
-
 GPU_RETIRED_PAGES_LIMIT = Threshold("gpu_retired_pages", 62, "Azure; NVIDIA's limit is 64 pages")
 
 
 @gpu_check(
     "gpu_retired_pages",
     "retired_pages_double_bit",
-    looks_at="nvidia-smi -q, of GPUs before Ampere",
     fires="as many pages retired as a GPU can",
     expected="pages left to retire",
     remedy=_REPLACE,
@@ -217,27 +138,6 @@ def _retired(host: Subject, gpu: Gpu) -> Fault | None:
     count = (gpu.retired_pages_single_bit or 0) + (gpu.retired_pages_double_bit or 0)
     return Fault(Status.FAILED, f"{count} pages") if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT) else None
 
-
-GPU_REMAP_PENDING = gpu_flag(
-    "gpu_remap_pending",
-    "remap_pending",
-    "a row waits for a reset",
-    fires="a row waits for a reset to be remapped",
-    expected="no row pending",
-    remedy=_RESET,
-    action="reset GPU",
-)
-
-
-GPU_REMAP_FAILURE = gpu_flag(
-    "gpu_remap_failure",
-    "remap_failure",
-    "a row could not be remapped",
-    fires="a row could not be remapped: NVIDIA's sign for replacement",
-    expected="no failed remapping",
-    remedy=_REPLACE,
-    action="replace",
-)
 
 GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA policy: rows for uncorrectable errors")
 
@@ -275,34 +175,16 @@ def _banks(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, reason, "none", "watch it: a bank without a spare row asks for another card")
 
 
-GPU_CHANNEL_REPAIR = gpu_flag(
-    "gpu_channel_repair",
-    "channel_repair_pending",
-    "a repair of a memory channel waits for a reset",
-    fires="a memory channel waits for a reset to be repaired",
-    expected="no repair pending",
-    remedy=_RESET,
-    action="reset GPU",
-)
-
-
-GPU_TPC_REPAIR = gpu_flag(
-    "gpu_tpc_repair",
-    "tpc_repair_pending",
-    "a repair of a processing unit waits for a reset",
-    fires="a unit waits for a reset to be repaired",
-    expected="no repair pending",
-    remedy=_RESET,
-    action="reset GPU",
-)
-
-
-GPU_UNREPAIRABLE = gpu_flag(
-    "gpu_unrepairable",
-    "unrepairable_memory",
-    "memory that cannot be repaired",
-    fires="memory that cannot be repaired",
-    expected="no such memory",
-    remedy=_REPLACE,
-    action="replace",
+FLAGS = (
+    gpu_flag("gpu_reset_required", "reset_required", "a reset is required", _RESET_IDLE, "reset GPU"),
+    gpu_flag("gpu_drain", "drain_and_reset_recommended", "drain and reset are recommended", _DRAIN, "drain"),
+    gpu_flag("gpu_sram_threshold", "ecc_sram_threshold_exceeded", "on-chip memory is worn out", _REPLACE, "replace"),
+    gpu_flag("gpu_retired_pending", "retired_pages_pending", "a page waits for a reset", _RESET, "reset GPU"),
+    gpu_flag("gpu_remap_pending", "remap_pending", "a row waits for a reset", _RESET, "reset GPU"),
+    gpu_flag("gpu_remap_failure", "remap_failure", "a row could not be remapped", _REPLACE, "replace"),
+    gpu_flag(
+        "gpu_channel_repair", "channel_repair_pending", "a channel's repair waits for a reset", _RESET, "reset GPU"
+    ),
+    gpu_flag("gpu_tpc_repair", "tpc_repair_pending", "a unit's repair waits for a reset", _RESET, "reset GPU"),
+    gpu_flag("gpu_unrepairable", "unrepairable_memory", "memory that cannot be repaired", _REPLACE, "replace"),
 )

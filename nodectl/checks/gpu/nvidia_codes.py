@@ -1,4 +1,4 @@
-"""NVIDIA's own tables of error codes (nodectl/data/nvidia/): Xids, NVLink's by their bits, SXids, DCGM's errors."""
+"""NVIDIA's own tables of error codes (nodectl/data/nvidia/): Xids, NVLink's by their bits, SXids."""
 
 from __future__ import annotations
 
@@ -84,12 +84,6 @@ def sxid_codes() -> Mapping[int, SxidCode]:
 def nvlink_codes() -> tuple[NvlinkCode, ...]:
     """Every case of NVLink's Xids."""
     return tuple(NvlinkCode(*row) for row in _rows("nvlink5"))
-
-
-@cache
-def dcgm_errors() -> Mapping[int, str]:
-    """Return what each error of DCGM's diagnostic is, in NVIDIA's words."""
-    return {code: words for code, _, words in _rows("dcgm")}
 
 
 def _rows(name: str) -> list[list[Any]]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
-from nodectl.checks.gpu.rules import gpus_of, of_gpu
+from nodectl.checks.check import Check, Subject, Threshold, Told, failed_unless, judges, judges_value
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.topology import between
 from nodectl.profiles.gpus import model_of
 
 ORDER = 100
@@ -23,8 +20,6 @@ ORDER = 100
 _RESET = (
     "reset all GPUs of the node together (fabric manager stopped), or reboot; if it comes back, look at the baseboard"
 )
-# one bridge carries these, if it carries most: A100 and H100 take one to three of them
-_BRIDGE_LINKS = 4
 # nvidia-smi counts what the link mended and what it could not alike
 _COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 
@@ -52,28 +47,24 @@ NVLINK_ERRORS_FIRST_LIMIT = Threshold(
 )
 NVLINK_ACTIVE = Check(
     "nvlink_active",
-    looks_at="nvidia-smi nvlink -s",
     fires="an inactive link: any on NVSwitch, else more than its siblings'",
     expected="all active",
     remedy=_RESET,
 )
 NVLINK_COUNT = Check(
     "nvlink_count",
-    looks_at="nvidia-smi nvlink -s",
     fires="fewer active links than the other GPUs of its kind; warning with `auto`, if all have fewer than the module",
     expected="as many on each, and on a module all",
     remedy=_RESET,
 )
 NVLINK_SPEED = Check(
     "nvlink_speed",
-    looks_at="nvidia-smi nvlink -s",
     fires="a link slower than the others of its kind of GPU",
     expected="one rate a kind of GPU",
     remedy=_RESET,
 )
 NVLINK_ERRORS = Check(
     "nvlink_errors",
-    looks_at="nvidia-smi nvlink -e",
     fires="recovery errors since the last reading, or clearly many; warning: replay or CRC errors alone",
     expected="no errors",
     remedy=_RESET,
@@ -94,7 +85,7 @@ def links(host: Subject) -> Iterator[Finding]:
         return
     nvlink, cut = _whole(nvlink)
     absent = _unlisted(gpus, nvlink)
-    if wanted or any(gpu.links and not _is_optional(gpu) for gpu in nvlink.gpus):
+    if wanted or any(gpu.links and not _is_bridged(gpu) for gpu in nvlink.gpus):
         remedy = "run `nvidia-smi nvlink -s` there once more"
         if cut:
             yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, actual=cut, remedy=remedy)
@@ -142,7 +133,7 @@ def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> 
     # one text stands for all links of a GPU that uses none of them
     if "inactive" in actual.lower():
         joined = [other for other in gpus if other.name == gpu.name and _active(other)]
-        if _is_linked(host) or (joined and not _is_optional(gpu)):
+        if _is_linked(host) or (joined and not _is_bridged(gpu)):
             return _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, "inactive: all links", "reset GPU")
         status = Status.SKIPPED
     return host.finding(
@@ -163,20 +154,20 @@ def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _few(host: Subject, gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
-    """Return the GPUs with fewer active links than the others of their kind, if no bridge or carrier decides it."""
-    few = []
-    for kind in dict.fromkeys(gpu.name for gpu in gpus):
-        alike = [gpu for gpu in gpus if gpu.name == kind and gpu.links is not None]
-        most = max(map(_active, alike), default=0)
-        if _is_linked(host):
-            few += [gpu for gpu in alike if _active(gpu) < most or not most]
-        elif not any(map(_is_optional, alike)):
-            few += [gpu for gpu in alike if _active(gpu) < most]
-    return few
+    """Return the GPUs with fewer active links than the others of their kind, if no bridge decides it."""
+    most: dict[str | None, int] = {}
+    for gpu in gpus:
+        most[gpu.name] = max(_active(gpu), most.get(gpu.name, 0))
+    return [
+        gpu
+        for gpu in gpus
+        if gpu.links is not None and (_is_linked(host) or not _is_bridged(gpu))
+        if _active(gpu) < most[gpu.name] or (_is_linked(host) and not most[gpu.name])
+    ]
 
 
-def _is_optional(gpu: NvLinkGpu) -> bool:
-    """Tell whether a bridge, the carrier board of an SXM2 module or a VM decides which links of the GPU are joined."""
+def _is_bridged(gpu: NvLinkGpu) -> bool:
+    """Tell whether a bridge, or the carrier board of an SXM2 module, decides which links of the GPU are joined."""
     model = model_of(gpu.name or "")
     return "SXM2" in (gpu.name or "") or bool(model and model.bridge)
 
@@ -205,13 +196,9 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
-    """Return the links of the GPUs' kind; 0 for several kinds, SXM2 modules, and cards that take several bridges."""
-    models = {gpu.name: model_of(gpu.name or "") for gpu in gpus}
-    if len(models) != 1 or "SXM2" in (gpus[0].name or ""):
-        return 0
-    (model,) = models.values()
-    links = model.nvlink[1] if model and model.nvlink else 0
-    return 0 if model and model.bridge and links > _BRIDGE_LINKS else links
+    """Return the links of the GPUs' kind; 0 for several kinds, and where a bridge or a carrier board decides."""
+    model = model_of(gpus[0].name or "") if len({gpu.name for gpu in gpus}) == 1 else None
+    return model.nvlink[1] if model and model.nvlink and not _is_bridged(gpus[0]) else 0
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -267,79 +254,40 @@ def _finding(host: Subject, check: Check, gpu: NvLinkGpu, status: Status, actual
 
 P2P = Check(
     "p2p",
-    looks_at="nvidia-smi topo -p2p r",
     fires="no peer access between GPUs that NVLink joins",
     expected="OK between GPUs",
     remedy="look for MIG, an IOMMU or access control that is on, and at the fabric manager; then reset the GPUs",
 )
 
 
-@judges_fact(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers)
-def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
+@judges_value(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers, otherwise=Status.FAILED)
+def peers(host: Subject, p2p: NvidiaSmiP2p) -> Told:
     """Require peer access to memory between GPUs that NVLink joins."""
     pairs = {(a, b): word for a, row in p2p.status.items() for b, word in row.items()}
     without = {pair: word for pair, word in pairs.items() if word != "OK"}
     # a bridge joins pairs only: there is a fault if no pair has access at all
     good = not without if _is_whole(host) else "OK" in pairs.values()
     actual = ", ".join(f"{number} x {word}" for word, number in Counter(without.values()).most_common())
-    if without:
-        actual += f", first {'-'.join(next(iter(without)))}"
-    yield host.finding(P2P, failed_unless(good), actual=actual or "OK")
-
-
-# to these NVIDIA's own driver gives no peer access over PCIe; older ones have it by another way than BAR1
-_PATCHED = re.compile(r"GeForce RTX [345]0")
-P2P_BAR1 = Check(
-    "p2p_bar1",
-    looks_at="nvidia-smi topo -p2p r, nvidia-smi -q",
-    fires="warning: a GeForce RTX 30 to 50 with peer access over PCIe (a patched driver), and less BAR1 than memory",
-    expected="a BAR1 as large as the memory, through which peers reach it",
-    # https://github.com/noonghunna/club-3090/pull/874, https://github.com/tinygrad/open-gpu-kernel-modules/issues/13
-    remedy="turn on Above 4G Decoding and Resizable BAR in the firmware, else set NCCL_P2P_DISABLE=1: NCCL may hang",
-)
-
-
-@judges(P2P_BAR1, reads=("p2p", "gpus", "gpu_topology"))
-def windows(host: Subject) -> Iterator[Finding]:
-    """Warn of a GeForce that offers its peers more memory over PCIe than its BAR1 shows."""
-    p2p, topology = host.fact("p2p", NvidiaSmiP2p), host.fact("gpu_topology", NvidiaSmiTopo)
-    if p2p is None or topology is None:
-        return
-    by_pcie = {
-        a
-        for a, row in p2p.status.items()
-        for b, word in row.items()
-        if word == "OK" and not between(topology.links, a, b).startswith("NV")
-    }
-    cards = [gpu for gpu in gpus_of(host) if _PATCHED.search(gpu.name or "") and f"GPU{gpu.index}" in by_pcie]
-    if not cards:
-        return
-    untold = [gpu for gpu in cards if gpu.bar1_total_mib is None or gpu.memory_total_mib is None]
-    small = [gpu for gpu in cards if gpu not in untold and (gpu.bar1_total_mib or 0) < (gpu.memory_total_mib or 0)]
-    faults = [
-        *(of_gpu(host, P2P_BAR1, gpu, Status.UNKNOWN, "BAR1 or memory is not told") for gpu in untold),
-        *(of_gpu(host, P2P_BAR1, gpu, Status.WARNING, f"{gpu.bar1_total_mib} MiB") for gpu in small),
-    ]
-    yield from host.all_of(P2P_BAR1, faults, actual=f"all {len(cards)} GPUs")
+    return Told(good, f"{actual}, first {'-'.join(next(iter(without)))}" if without else "OK")
 
 
 GPU_TOPOLOGY = Check(
     "gpu_topology",
-    looks_at="nvidia-smi topo -m",
     fires="a pair of GPUs without the profile's NVLink, or with less of it",
     remedy="look at `nvidia-smi nvlink -s` and the fabric manager; a pair without NVLink slows every ring",
 )
 
 
-@judges_fact(
+@judges_value(
     NvidiaSmiTopo,
     GPU_TOPOLOGY,
     reads=("gpu_topology",),
     unread="NVLink between GPUs",
     or_absent=True,
     where=_has_linked_peers,
+    otherwise=Status.FAILED,
 )
-def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
+def matrix(host: Subject, topology: NvidiaSmiTopo) -> Told:
     """Require the profile's link class between GPUs and, with NVSwitch, the same number of lanes between all."""
     expected = "NVLink between all GPUs" if _is_whole(host) else "each GPU has one that it reaches by NVLink"
     rows = {
@@ -352,24 +300,4 @@ def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
         good = bool(link_counts) and all(word.startswith("NV") for word in link_counts) and len(link_counts) == 1
     else:
         good = bool(rows) and all(any(word.startswith("NV") for word in row.values()) for row in rows.values())
-    yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes)
-
-
-GPU_AFFINITY = Check(
-    "gpu_affinity",
-    looks_at="nvidia-smi topo -m",
-    fires="warning: a GPU without a NUMA node, where others have one",
-    expected="a NUMA node",
-    remedy="look at the firmware's NUMA settings; in a virtual machine, at its topology",
-)
-
-
-@judges_fact(NvidiaSmiTopo, GPU_AFFINITY, reads=("gpu_topology",), where=lambda host: host.gpus != 0)
-def affinity(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
-    """Require a NUMA node for each GPU of a machine with several: else ranks cannot be bound near their GPU."""
-    nodes = {gpu: topology.numa_affinity.get(gpu) for gpu in topology.gpus}
-    if not any(nodes.values()) or len(set(nodes.values())) < 2:
-        return
-    lost = [gpu for gpu, node in nodes.items() if not node]
-    actual = f"none of {', '.join(lost)}" if lost else "of every GPU"
-    yield host.finding(GPU_AFFINITY, warning_unless(not lost), actual=actual)
+    return Told(good, classes, expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import takewhile
 
 from nodectl.checks.check import Check, Subject, Threshold, judges
@@ -19,28 +18,16 @@ from nodectl.model.status import Status
 
 ORDER = 90
 
-# a process that ended, or is of another PID namespace, has no name here
-_NAMELESS = ("[not found]", "", "-")
-
-
 GPU_MEMORY_HELD_MIB_LIMIT = Threshold("gpu_memory_held_mib", 1024, "the driver itself keeps some hundreds of MiB")
 GPU_PROCESSES = Check(
     "gpu_processes",
-    looks_at="nvidia-smi -q",
     fires="warning: a process computes on a GPU, and is of no job of Slurm's or nodectl's",
     expected="none",
-    remedy="is it no job of yours: `nodectl jobs list`, then end it by its number",
-)
-GPU_ORPHANS = Check(
-    "gpu_orphans",
-    looks_at="nvidia-smi -q",
-    fires="warning: a process that this host cannot name holds a GPU",
-    expected="none",
-    remedy="of a container, or of a job whose workers live on: `fuser -v /dev/nvidia*` there as root",
+    remedy="is it no job of yours: `nodectl jobs list`, then end it by its number (`fuser -v /dev/nvidia*` there as "
+    "root, if it has no name)",
 )
 GPU_MEMORY_HELD = Check(
     "gpu_memory_held",
-    looks_at="nvidia-smi -q",
     fires="warning: memory in use, and no process",
     expected="none",
     remedy="a process not seen here holds it: `fuser -v /dev/nvidia*` there as root; else reset the GPU",
@@ -52,9 +39,9 @@ GPU_MEMORY_HELD = Check(
 _SLURM_AT_WORK = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 
-@judges(GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD, reads=("gpus", "job_processes", "slurm"))
+@judges(GPU_PROCESSES, GPU_MEMORY_HELD, reads=("gpus", "job_processes", "slurm"))
 def processes(host: Subject) -> Iterator[Finding]:
-    """Report compute processes by name, processes without a name, and memory that is used without a process."""
+    """Report compute processes, and memory that is used without a process."""
     devices = gpus_of(host)
     if not devices:
         return
@@ -62,20 +49,19 @@ def processes(host: Subject) -> Iterator[Finding]:
     if not telling:
         actual = devices[0].unavailable.get("processes", "not printed")
         remedy = "run `nvidia-smi --query-compute-apps=pid,name --format=csv` there"
-        for check in (GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD):
+        for check in (GPU_PROCESSES, GPU_MEMORY_HELD):
             yield host.finding(check, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     for check, shown, expected, actual in (
-        (GPU_PROCESSES, partial(_users, nameless=False), "none", f"none on {counted(len(telling), 'GPU')}"),
-        (GPU_ORPHANS, partial(_users, nameless=True), "none", "none"),
+        (GPU_PROCESSES, _users, "none", f"none on {counted(len(telling), 'GPU')}"),
         (GPU_MEMORY_HELD, _held, "memory free", "memory free"),
     ):
         faults = (of_gpu(host, check, gpu, Status.WARNING, text) for gpu in telling if (text := shown(host, gpu)))
         yield from host.all_of(check, faults, expected=expected, actual=actual)
 
 
-def _users(host: Subject, gpu: Gpu, nameless: bool) -> str:
-    return few([_shown(host, process) for process in _of_no_job(host, gpu) if _is_nameless(process) == nameless])
+def _users(host: Subject, gpu: Gpu) -> str:
+    return few([_shown(host, process) for process in _of_no_job(host, gpu)])
 
 
 def _held(host: Subject, gpu: Gpu) -> str:
@@ -102,10 +88,6 @@ def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
 def _compute(gpu: Gpu) -> list[GpuProcess]:
     """Return the processes that compute: a display server's are of type G."""
     return [process for process in gpu.processes or () if process.type is None or "C" in process.type]
-
-
-def _is_nameless(process: GpuProcess) -> bool:
-    return (process.name or "").strip().lower() in _NAMELESS
 
 
 def _shown(host: Subject, process: GpuProcess) -> str:

@@ -44,7 +44,6 @@ def gpu_check(
     expected: str,
     remedy: str,
     action: str = "none",
-    looks_at: str = "nvidia-smi -q",
     thresholds: tuple[Threshold, ...] = (),
     roles: tuple[str, ...] = (),
     only_if: Callable[[Subject], bool] | None = None,
@@ -54,7 +53,7 @@ def gpu_check(
 
     `reads` are the facts that it reads beside the GPUs' own.
     """
-    declared = Check(check, looks_at, fires, expected, remedy, action, thresholds, roles)
+    declared = Check(check, fires, expected, remedy, action, thresholds, roles)
 
     def register(function: GpuFunction) -> GpuJudgement:
         def judge(host: Subject) -> Iterator[Finding]:
@@ -66,11 +65,9 @@ def gpu_check(
     return register
 
 
-def gpu_flag(
-    check: str, field: str, actual: str, *, fires: str, expected: str, remedy: str, action: str = "none"
-) -> GpuJudgement:
+def gpu_flag(check: str, field: str, actual: str, remedy: str, action: str) -> GpuJudgement:
     """Return the check of a value that is true where something is wrong."""
-    return gpu_check(check, field, fires=fires, expected=expected, remedy=remedy, action=action)(
+    return gpu_check(check, field, fires=actual, expected="nothing of the kind", remedy=remedy, action=action)(
         lambda host, gpu: Fault(Status.FAILED, actual) if getattr(gpu, field) else None
     )
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
 
 from nodectl.checks.check import Subject, Threshold
-from nodectl.checks.gpu.rules import SET_BY_ROLE, Fault, by_tuning, gpu_check, gpus_of
+from nodectl.checks.gpu.rules import SET_BY_ROLE, Fault, GpuJudgement, by_tuning, gpu_check, gpus_of
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
@@ -19,21 +17,6 @@ _ROLES = ("gpu_settings",)
 _CLOCK_STEP_MHZ = 15
 _COOL = "look at fans, filters, inlet temperature and the heat sink of this GPU (`nvidia-smi -q -d TEMPERATURE`)"
 _POWER = "look at the power supplies and their cables, and at the BMC's log (`ipmitool sel list`)"
-_GEFORCE = "GeForce"
-_SOLD_FOR_DISPLAYS = (_GEFORCE, "TITAN", "Quadro", "RTX")
-
-
-def _held_by(name: str, actual: str, status: Status) -> Callable[[Subject, Gpu], Fault | None]:
-    def fault(host: Subject, gpu: Gpu) -> Fault | None:
-        return Fault(status, _with_clock(gpu, actual)) if name in (gpu.clock_event_reasons or ()) else None
-
-    return fault
-
-
-def _with_clock(gpu: Gpu, actual: str) -> str:
-    if gpu.sm_clock_mhz is None or gpu.sm_clock_max_mhz is None:
-        return actual
-    return f"{actual}; SM clock {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz"
 
 
 @gpu_check(
@@ -87,20 +70,6 @@ def _mig(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED if mixed else Status.WARNING, "on, but not on all GPUs" if mixed else "on")
 
 
-@gpu_check(
-    "gpu_display",
-    "display_active",
-    looks_at="nvidia-smi -q, of data-centre GPUs",
-    fires="warning: a display takes memory and time of it",
-    expected="no display",
-    remedy="stop the X or Wayland server there",
-)
-def _display(host: Subject, gpu: Gpu) -> Fault | None:
-    if not gpu.display_active or any(word in (gpu.name or "") for word in _SOLD_FOR_DISPLAYS):
-        return None
-    return Fault(Status.WARNING, "a display is driven by it")
-
-
 # the reasons for which clocks are held down for heat
 _HOT = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"}
 GPU_TEMPERATURE_MARGIN_C_LIMIT = Threshold(
@@ -152,76 +121,34 @@ def _memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED if now >= limit else Status.WARNING, f"{now} °C, the most is {limit} °C")
 
 
-@gpu_check(
-    "gpu_hw_slowdown",
-    "clock_event_reasons",
-    fires="the hardware holds the clocks down",
-    expected="not held down",
-    remedy=f"{_COOL}; {_POWER}",
-    action="drain",
+def _held(check: str, reason: str, actual: str, remedy: str, action: str) -> GpuJudgement:
+    """Return the check of one reason for which clocks are held down; without an action it only warns."""
+
+    @gpu_check(check, "clock_event_reasons", fires=actual, expected="not held down", remedy=remedy, action=action)
+    def fault(host: Subject, gpu: Gpu) -> Fault | None:
+        reasons = set(gpu.clock_event_reasons or ())
+        if reason not in reasons or (reason == _ANY_HARDWARE and reasons & _NAMED_HARDWARE):
+            return None
+        known = gpu.sm_clock_mhz is not None and gpu.sm_clock_max_mhz is not None
+        clock = f"; SM clock {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz" if known else ""
+        return Fault(Status.WARNING if action == "none" else Status.FAILED, f"{actual}{clock}")
+
+    return fault
+
+
+# the hardware gives this reason next to the one that it knows
+_ANY_HARDWARE, _NAMED_HARDWARE = "hw_slowdown", {"hw_thermal_slowdown", "hw_power_brake_slowdown"}
+_BY_HARDWARE, _BY_DRIVER = "the hardware holds its clocks down", "the driver holds its clocks down for heat"
+HELD = (
+    _held("gpu_hw_slowdown", _ANY_HARDWARE, _BY_HARDWARE, f"{_COOL}; {_POWER}", "drain"),
+    _held("gpu_hw_thermal", "hw_thermal_slowdown", f"{_BY_HARDWARE} for heat", _COOL, "drain"),
+    _held("gpu_power_brake", "hw_power_brake_slowdown", "the power brake holds its clocks down", _POWER, "drain"),
+    _held("gpu_sw_thermal", "sw_thermal_slowdown", _BY_DRIVER, _COOL, "none"),
 )
-def _slowdown(host: Subject, gpu: Gpu) -> Fault | None:
-    reasons = gpu.clock_event_reasons or ()
-    named = {"hw_thermal_slowdown", "hw_power_brake_slowdown"} & set(reasons)
-    if "hw_slowdown" not in reasons or named:
-        return None
-    return Fault(Status.FAILED, _with_clock(gpu, "the hardware holds its clocks down"))
-
-
-GPU_HW_THERMAL = gpu_check(
-    "gpu_hw_thermal",
-    "clock_event_reasons",
-    fires="the hardware holds the clocks down for heat",
-    expected="not held down",
-    remedy=_COOL,
-    action="drain",
-)(_held_by("hw_thermal_slowdown", "the hardware holds its clocks down for heat", Status.FAILED))
-
-
-GPU_POWER_BRAKE = gpu_check(
-    "gpu_power_brake",
-    "clock_event_reasons",
-    fires="the system's power brake holds the clocks down",
-    expected="not held down",
-    remedy=_POWER,
-    action="drain",
-)(_held_by("hw_power_brake_slowdown", "the power brake holds its clocks down", Status.FAILED))
-
-
-GPU_SW_THERMAL = gpu_check(
-    "gpu_sw_thermal",
-    "clock_event_reasons",
-    fires="warning: the driver holds the clocks down for heat",
-    expected="not held down",
-    remedy=_COOL,
-)(_held_by("sw_thermal_slowdown", "the driver holds its clocks down for heat", Status.WARNING))
 
 
 GPU_IDLE_PERCENT_LIMIT = Threshold("gpu_idle_percent", 5, "utilisation up to which a GPU has nothing to do")
-
-
-@gpu_check(
-    "gpu_power_cap",
-    "clock_event_reasons",
-    fires="warning: held by the power cap though idle",
-    expected="not held down when idle",
-    remedy="compare `nvidia-smi -q -d POWER` with its siblings; a limit or a sensor is wrong",
-    thresholds=(GPU_IDLE_PERCENT_LIMIT,),
-)
-def power_cap(host: Subject, gpu: Gpu) -> Fault | None:
-    """Fire for an idle GPU under the power cap: at work that is the normal end of the clock's rise."""
-    if "sw_power_cap" not in (gpu.clock_event_reasons or ()) or gpu.utilization_gpu_percent is None:
-        return None
-    # an RTX 3090 names the cap in P8 too, at 35 of 350 W: what is slow there by itself is held by nothing
-    saves = gpu.performance_state not in (None, "P0", "P1", "P2")
-    if saves or gpu.utilization_gpu_percent > host.threshold(GPU_IDLE_PERCENT_LIMIT):
-        return None
-    drawn = f", drawing {gpu.power_draw_w:g} W" if gpu.power_draw_w is not None else ""
-    return Fault(Status.WARNING, f"held by the power cap while idle{drawn}")
-
-
 GPU_BUSY_PERCENT_LIMIT = Threshold("gpu_busy_percent", 90, "utilisation from which its clock should be high")
-
 GPU_CLOCK_PERCENT_LIMIT = Threshold(
     "gpu_clock_percent", 50, "of the highest clock: power caps alone hold a GPU at more than that"
 )
@@ -248,13 +175,13 @@ def _clock(host: Subject, gpu: Gpu) -> Fault | None:
 @gpu_check(
     "gpu_clock_setting",
     "graphics_clock_mhz",
-    fires="above the tuning's clock; warning: idle and below it, or not its siblings' application clock",
-    expected="the tuning's, or the siblings', clock",
+    fires="above the tuning's clock; warning: idle and below it",
+    expected="the tuning's clock",
     remedy=f"{SET_BY_ROLE}, or `nvidia-smi -rac`",
     roles=_ROLES,
 )
 def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
-    """Compare with the clock that the tuning locks, which no report shows; without one, with the siblings."""
+    """Compare with the clock that the tuning locks, which no report shows."""
     wanted = host.wanted.tuning.gpu.clocks if host.wanted else None
     now, top = gpu.graphics_clock_mhz or 0, gpu.graphics_clock_max_mhz or 0
     if wanted is not None and not gpu.display_active:
@@ -264,11 +191,7 @@ def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
             return Fault(Status.FAILED, actual)
         is_free = now < lock - _CLOCK_STEP_MHZ and "idle" in (gpu.clock_event_reasons or ())
         return Fault(Status.WARNING, f"idle at {actual}") if is_free else None
-    clocks = [other.applications_graphics_clock_mhz for other in gpus_of(host) if other.name == gpu.name]
-    mine, (most, many) = gpu.applications_graphics_clock_mhz, Counter(clocks).most_common(1)[0]
-    if most in (None, mine) or mine is None or 2 * many <= len(clocks):
-        return None
-    return Fault(Status.WARNING, f"{mine} MHz, its siblings {most} MHz")
+    return None
 
 
 @gpu_check(

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from nodectl.checks.check import ACTIONS, Check, Subject, judges
+from nodectl.checks.check import Check, Subject, judges
 from nodectl.checks.gpu.nvidia_codes import NvlinkCode, SxidCode, XidCode, nvlink_cases, sxid_codes, xid_codes
 from nodectl.checks.gpu.rules import gpus_of, identity
 from nodectl.common.counting import counted
@@ -27,7 +26,6 @@ from nodectl.model.status import Status
 
 ORDER = 130
 
-STATUSES = ("ok", "warning", "failed")
 _FILE = Path(__file__).with_name("xid.yml")
 
 
@@ -62,7 +60,6 @@ UNKNOWN = Xid(
     action="none",
     remedy="look its number up in NVIDIA's list of Xid errors, and name it in nodectl_health: {xid: …}",
 )
-_FIELDS = frozenset(entry.name for entry in fields(Xid))
 
 
 @cache
@@ -90,38 +87,11 @@ def _bucket(action: str) -> dict[str, str]:
     return buckets.get(action, buckets[""])
 
 
-def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:
+def meaning(number: int, site: Mapping[int, Mapping[str, str]] | None = None) -> Xid:
     """Return the catalogue's entry with the site's fields over it; a number that nobody names is a warning."""
     entry = catalogue().get(number, UNKNOWN)
-    site_fields = _own(number, site)
-    return (
-        replace(entry, **{**site_fields, "nvidia": entry.nvidia, "others": "set by this site"})
-        if site_fields
-        else entry
-    )
-
-
-def _own(number: int, site: Mapping[Any, Any] | None) -> dict[str, str]:
-    given = (site or {}).get(number, (site or {}).get(str(number)))
-    return {str(name): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
-
-
-def check_site_xid(site: object) -> None:
-    """Raise ValueError with the path of the first thing in a site's catalogue that cannot be."""
-    if not isinstance(site, Mapping):
-        raise ValueError("xid: give a number and its fields, as in {63: {status: failed, action: drain}}")
-    for number, entry in site.items():
-        where = f"xid.{number}"
-        if not str(number).isdigit():
-            raise ValueError(f"{where}: {number!r} is no number of an Xid")
-        if not isinstance(entry, Mapping):
-            raise ValueError(f"{where}: give its fields, as in {{status: failed, action: drain}}")
-        unknown = sorted(set(map(str, entry)) - _FIELDS | {"nvidia", "others"} & set(map(str, entry)))
-        if unknown:
-            raise ValueError(f"{where}.{unknown[0]}: no such field; there are title, status, action and remedy")
-        for name, allowed in (("status", STATUSES), ("action", ACTIONS)):
-            if name in entry and entry[name] not in allowed:
-                raise ValueError(f"{where}.{name}: {entry[name]!r} is none of {', '.join(allowed)}")
+    own = (site or {}).get(number)
+    return replace(entry, **own, others="set by this site") if own else entry
 
 
 _FALLEN, _RECOVERY = 79, 154
@@ -129,8 +99,6 @@ _FALLEN, _RECOVERY = 79, 154
 _REMAPPED = (63,)
 _LINK = re.compile(r"\bLink (-?\d{1,3})\b")
 # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{2,4}(?::[0-9a-fA-F]{2}){1,2}|\d+")
-_WORDING, _SHOWN, _MOST_WORDINGS = 80, 200, 4
 _TO = re.compile(r"\bto\s+(0x[0-9a-fA-F]+)(?:\s*\(([^)]{1,60})\))?")
 # by number, as newer drivers may have other words for them
 _ACTIONS = {
@@ -147,32 +115,21 @@ _ACTIONS = {
 
 KERNEL_LOG = Check(
     "kernel_log",
-    looks_at="dmesg, on hosts with GPUs",
     fires="the profile has GPUs and it could not be read; unknown: the login may not read it, or a line is cut",
     expected="the kernel's log",
 )
 XID = Check(
     "xid",
-    looks_at="dmesg",
     fires="by the catalogue of Xids (xid.yml); one that it does not have: warning",
     expected="no Xid since boot",
 )
 SXID = Check(
     "sxid",
-    looks_at="dmesg",
     fires="a fatal error of NVSwitch, by its line, else by NVIDIA's list; warning: another one",
     expected="no SXid",
 )
-DRIVER_MESSAGE = Check(
-    "driver_message",
-    looks_at="dmesg",
-    fires="warning: a complaint of NVIDIA's driver that stands in no catalogue",
-    expected="no complaint of the driver",
-    remedy="look its words up; what is harmless a site accepts: nodectl_health: {accept: [{check: driver_message, …}]}",
-)
 PEERMEM = Check(
     "peermem",
-    looks_at="dmesg",
     fires="warning: GPU memory could not be given to the NIC, or not taken back",
     expected="no error",
     remedy="restart the job; if it comes back, load nvidia_peermem anew, or use the open modules (DMA-BUF)",
@@ -180,19 +137,19 @@ PEERMEM = Check(
 )
 
 
-@judges(KERNEL_LOG, XID, SXID, DRIVER_MESSAGE, PEERMEM, reads=("kernel_events", "lab", "gpus"))
+@judges(KERNEL_LOG, XID, SXID, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
     """Judge the kernel's log; on a lab host that is not dressed in a recording it is the machine's."""
     log = host.facts.get("kernel_events")
     if host.borrows("kernel") or host.gpus == 0:
         return
     yield from host.unread(KERNEL_LOG, log, "the kernel's log of this boot", promised=bool(host.gpus))
-    yield from host.unknown(log, XID.expected, XID, SXID, DRIVER_MESSAGE, PEERMEM)
+    yield from host.unknown(log, XID.expected, XID, SXID, PEERMEM)
     if not isinstance(log, Dmesg):
         return
     yield _read_log(host, log)
     unless = f", but for {counted(log.refused, 'line')} that cannot be read" if log.refused else ""
-    for check, judge in ((XID, _xids), (SXID, _switch), (DRIVER_MESSAGE, _complaints), (PEERMEM, _peermem)):
+    for check, judge in ((XID, _xids), (SXID, _switch), (PEERMEM, _peermem)):
         yield from host.all_of(check, judge(host, log.events), actual=f"none in the log{unless}")
 
 
@@ -261,7 +218,7 @@ def _is_remapped(host: Subject, place: str) -> bool:
 def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
     """Return what the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
     entry = meaning(code, _site(host))
-    if code not in NVLINK5 or _own(code, _site(host)):
+    if code not in NVLINK5 or code in _site(host):
         return entry
     judged = [_of_link(entry, event, _branch(host)) for event in errors]
     return min(judged, key=lambda xid: xid.severity.rank)
@@ -315,10 +272,9 @@ def _card(host: Subject, place: str) -> str:
     return next((identity(gpu) for gpu in gpus_of(host) if gpu.bus_id and _place(gpu.bus_id) == place), "")
 
 
-def _site(host: Subject) -> Mapping[Any, Any] | None:
-    health = host.variables.get("nodectl_health")
-    site = health.get("xid") if isinstance(health, Mapping) else None
-    return site if isinstance(site, Mapping) else None
+def _site(host: Subject) -> Mapping[int, Mapping[str, str]]:
+    site: Mapping[int, Mapping[str, str]] = (host.variables.get("nodectl_health") or {}).get("xid", {})
+    return site
 
 
 def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
@@ -345,20 +301,6 @@ def _sxid(host: Subject, subject: str, errors: list[KernelEvent], listed: SxidCo
         remedy = _watch("all GPUs", named=bool(links))
     actual = f"{severity}, {where}: {name}, {_times(errors)}"
     return host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=errors[-1].text)
-
-
-def _complaints(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
-    """One finding for each wording, whatever its numbers; those beyond the first few as one."""
-    wordings: dict[str, list[KernelEvent]] = defaultdict(list)
-    for event in events:
-        if event.kind == "driver":
-            wordings[_NUMBER.sub("#", event.text)[:_WORDING]].append(event)
-    for wording, lines in list(wordings.items())[:_MOST_WORDINGS]:
-        actual = f"{lines[-1].text[:_SHOWN]} ({_times(lines)})"
-        yield host.finding(DRIVER_MESSAGE, Status.WARNING, wording, actual=actual, evidence=lines[-1].text)
-    if len(wordings) > _MOST_WORDINGS:
-        actual = f"{counted(len(wordings) - _MOST_WORDINGS, 'other wording')} of complaints"
-        yield host.finding(DRIVER_MESSAGE, Status.WARNING, "others", actual=actual)
 
 
 def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact
 from nodectl.common.few import few
-from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.last_boot import LastBoot
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 181
 
-_DAY_S, _HOUR_S = 86400.0, 3600.0
-# a controller's clock may be in another time zone, and a little off
-_CLOCK_S, _ZONES_S = 600.0, 15 * _HOUR_S
+_DAY_S = 86400.0
 _PERSISTENT = "keep the journal over boots: `Storage=persistent` in journald.conf, then `journalctl --flush`"
 _SUPPLY = (
     "a power supply that gave up, its cables or the mains: compare its watts with the GPUs' power limits; "
@@ -35,25 +31,16 @@ _UNTOLD = {
     "denied": ("this login may not read the journal", "see `nodectl sudoers`"),
     "slow": ("the journal does not answer in time", "shrink it: `journalctl --vacuum-size=1G`"),
 }
-_BMC_WAYS = {
-    "watchdog": re.compile(r"Watchdog.*(?:Hard reset|Power (?:down|cycle|off)|Timer expired)", re.IGNORECASE),
-    "thermal": re.compile(r"Thermal Trip|Temperature.*Non-recoverable", re.IGNORECASE),
-    "power": re.compile(r"Power (?:Supply|Unit).*(?:lost|Failure|off|down)|AC lost", re.IGNORECASE),
-    "hardware": re.compile(r"\bIERR\b|Uncorrectable|Bus Fatal|PCI SERR", re.IGNORECASE),
-}
 UNCLEAN_BOOT_DAYS_LIMIT = Threshold("unclean_boot_days", 7, "what is older was seen before")
 UNCLEAN_BOOT = Check(
     "unclean_boot",
-    looks_at="the journal's end of the last boot, wtmp, crash records, the firmware's reason, the BMC's log",
     fires="warning: it ended without a shutdown within the threshold's days",
     expected="a shutdown or reboot in good order",
     thresholds=(UNCLEAN_BOOT_DAYS_LIMIT,),
 )
 
 
-@judges_fact(
-    LastBoot, UNCLEAN_BOOT, reads=("last_boot", "bmc_log"), unread="how the last boot ended", borrowed="kernel"
-)
+@judges_fact(LastBoot, UNCLEAN_BOOT, reads=("last_boot",), unread="how the last boot ended", borrowed="kernel")
 def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
     """Say what ended the last boot, by the strongest evidence; a supply only if nothing else was written."""
     days = host.threshold(UNCLEAN_BOOT_DAYS_LIMIT)
@@ -62,8 +49,6 @@ def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
         yield host.finding(UNCLEAN_BOOT, Status.UNKNOWN, actual=f"not told: {why}", remedy=remedy)
         return
     way, evidence = boot.way, boot.evidence
-    if way == "stopped":
-        way, evidence = _by_bmc(host, boot) or (way, evidence)
     is_recent = host.time - (boot.ended_at or boot.booted_at) <= days * _DAY_S
     status = Status.WARNING if way in _REMEDIES and is_recent else Status.OK
     remedy = "; ".join(filter(None, [_PERSISTENT if boot.journal == "volatile" else "", _REMEDIES.get(way, "")]))
@@ -80,25 +65,3 @@ def _words(boot: LastBoot, way: str, evidence: str) -> str:
     reason = f"; {boot.reason}" if boot.reason and boot.reason != evidence else ""
     what = f"power supply? {evidence}" if way == "stopped" and not boot.reason else f"{way}: {evidence}"
     return f"ended without a shutdown{at}: {what}{reason}{ran}"
-
-
-def _by_bmc(host: Subject, boot: LastBoot) -> tuple[str, str] | None:
-    log = host.fact("bmc_log", BmcLog)
-    near = [event for event in log.events if _is_near(event, boot)] if log else []
-    for event in reversed(near):
-        text = f"{event.sensor}: {event.event}"
-        for way, pattern in _BMC_WAYS.items():
-            if event.asserted and pattern.search(text):
-                return way, f"BMC, {event.date} {event.time}: {text}"
-    return None
-
-
-def _is_near(event: BmcEvent, boot: LastBoot) -> bool:
-    """Return whether the event is of the time between the last line and the new boot, in any whole-hour time zone."""
-    form = "%m/%d/%Y %H:%M:%S" if len(event.date) == 10 else "%m/%d/%y %H:%M:%S"
-    try:
-        at = datetime.strptime(f"{event.date} {event.time.split()[0]}", form).replace(tzinfo=UTC).timestamp()
-    except (ValueError, IndexError):
-        return False
-    begin, end = (boot.ended_at or boot.booted_at) - _CLOCK_S, boot.booted_at + _CLOCK_S
-    return abs(at - boot.booted_at) <= _ZONES_S and (at - begin) % _HOUR_S <= end - begin

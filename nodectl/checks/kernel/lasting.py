@@ -18,13 +18,11 @@ OURS = "90-nodectl.conf"
 
 KERNEL_SETTINGS_AT_BOOT = Check(
     "kernel_settings_boot",
-    looks_at="sysctl's files and tuned's active profile, live",
     fires="warning: a boot sets another value than the tuning's, and by which file; or no file has it",
     roles=("kernel_settings",),
 )
 ROLE_FILES = Check(
     "role_files",
-    looks_at="drop-ins and services of the roles limits, nic and gpu_settings, live on hosts that nodectl provisioned",
     fires="warning: one is gone, or a boot does not start it",
     roles=("limits", "nic", "gpu_settings"),
     roles_of={

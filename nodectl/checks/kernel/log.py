@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
-from nodectl.checks.network.nics import LINK_FLAPS_LIMIT
 from nodectl.common.counting import counted
 from nodectl.facts.board import Pcie
 from nodectl.facts.parsers.linux.dmesg import Dmesg, KernelEvent
@@ -22,7 +20,6 @@ _SHOWN = 120
 
 OOM = Check(
     "oom",
-    looks_at="dmesg",
     fires="warning: the kernel killed a process for memory",
     expected="no process killed",
     remedy="fewer loader workers or a smaller batch; the log names who held the memory",
@@ -41,7 +38,6 @@ def _oom(host: Subject, log: Dmesg) -> Iterator[Finding]:
 
 MACHINE_CHECK = Check(
     "machine_check",
-    looks_at="dmesg",
     fires="warning: a machine check; failed: memory in use was lost",
     expected="none",
     remedy="drain the node; `ras-mc-ctl --errors` or `ipmitool sel list` names the part",
@@ -59,53 +55,13 @@ def _machine_checks(host: Subject, log: Dmesg) -> Iterator[Finding]:
         yield host.finding(MACHINE_CHECK, status, actual=f"{len(events)} since boot{lost}", evidence=_line(last))
 
 
-_OF_TRAINING = re.compile(r"libnccl|libcuda|libtorch|libc10|libibverbs|libmlx5|python|torchrun|\bpt_")
-SEGFAULT = Check(
-    "segfault",
-    looks_at="dmesg",
-    fires="warning: a training program or NVIDIA's library crashed",
-    expected="none of training programs",
-    remedy="look at that job's log: `nodectl jobs list`; with libnccl in it, compare NCCL's version and ulimit -s",
-    action="restart job",
-)
-
-
-def _crashes(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    events = [event for event in log.events if event.kind == "segfault" and _OF_TRAINING.search(event.text)]
-    if events:
-        actual = f"{len(events)} since boot, the last of {events[-1].process or 'an unnamed process'}"
-        yield host.finding(SEGFAULT, Status.WARNING, actual=actual, evidence=_line(events[-1]))
-
-
-LINK_LOG = Check(
-    "link_log",
-    looks_at="dmesg",
-    fires="warning: a link went down several times",
-    expected="links that stay",
-    remedy="clean or change cable and transceiver, then look at the switch's port",
-    thresholds=(LINK_FLAPS_LIMIT,),
-)
-
-
-def _links(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    losses = [event for event in log.events if event.kind in ("ib_link", "nic_link") and event.state == "down"]
-    limit = host.threshold(LINK_FLAPS_LIMIT)
-    for device, number in Counter(event.device or "?" for event in losses).items():
-        if number >= limit:
-            last = [event for event in log.events if (event.device or "?") == device][-1]
-            expected = f"fewer than {limit:g} losses of a link since boot"
-            yield host.finding(
-                LINK_LOG, Status.WARNING, device, expected=expected, actual=str(number), evidence=_line(last)
-            )
-
-
 def _line(event: KernelEvent) -> str:
     return " ".join(filter(None, [event.time, event.text[:_SHOWN]]))
 
 
 @judges_fact(
     Dmesg,
-    *(OOM, MACHINE_CHECK, SEGFAULT, LINK_LOG),
+    *(OOM, MACHINE_CHECK),
     reads=("kernel_events",),
     unread="the kernel's log of this boot",
     or_absent=True,
@@ -115,8 +71,6 @@ def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
     """Judge the kernel's log since the boot."""
     yield from host.all_of(OOM, _oom(host, log), actual="none in the log")
     yield from host.all_of(MACHINE_CHECK, _machine_checks(host, log), actual="none in the log")
-    yield from host.all_of(SEGFAULT, _crashes(host, log), expected="none of training", actual="none in the log")
-    yield from host.all_of(LINK_LOG, _links(host, log), actual="no flap in the log")
 
 
 # What else the kernel's log of this boot says: each kind of message once, however often and of how many parts.
@@ -127,7 +81,6 @@ _PARTS = 4
 
 KERNEL_MESSAGE = Check(
     "kernel_message",
-    looks_at="dmesg",
     fires="as its catalogue says of the message: GPU, PCIe, disk, file system, adapter, processor, memory",
     expected="none of the catalogue's messages",
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges, judges_fact, warning_unless
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.network.infiniband import ports_of
-from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.facts.board import Pcie
-from nodectl.facts.parsers.linux.dmesg import Dmesg
 from nodectl.facts.parsers.linux.lspci_acs import PcieLink
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -22,7 +20,6 @@ _SLOT = "drain, reseat the card or its riser; if it stays so, have the card look
 
 ACCESS_CONTROL = Check(
     "access_control",
-    looks_at="lspci",
     fires="a bridge redirects on bare metal, where the tuning wants it off; else a warning",
     remedy="set gpu.acs: off in the tuning, then `nodectl provision --tags gpu_settings`: "
     "peer traffic is slow or hangs",
@@ -76,7 +73,6 @@ def _rdma_addresses(host: Subject) -> set[str]:
 
 PCIE_GONE = Check(
     "pcie_gone",
-    looks_at="lspci",
     fires="a device that is still listed does not answer: all of its registers read as ones",
     expected="every device answers on the bus",
     remedy="drain and reboot the node; if it comes back, check the device's power and seat, then have it replaced",
@@ -103,7 +99,6 @@ def gone(host: Subject) -> Iterator[Finding]:
 
 NIC_PCIE_WIDTH = Check(
     "nic_pcie_width",
-    looks_at="lspci",
     fires="an RDMA card with fewer lanes than it and its slot have; warning: another card",
     expected="all lanes that card and slot have",
     remedy=_SLOT,
@@ -111,7 +106,6 @@ NIC_PCIE_WIDTH = Check(
 )
 NIC_PCIE_SPEED = Check(
     "nic_pcie_speed",
-    looks_at="lspci",
     fires="an RDMA card slower than it and its slot can; warning: another card",
     expected="the speed that card and slot have",
     remedy=_SLOT,
@@ -161,29 +155,3 @@ def _short(
         trains = link.address in _rdma_addresses(host) or "nfini" in link.kind
         status, actual = Status.FAILED if trains else Status.WARNING, text.format(live, best)
         yield host.finding(check, status, link.address, actual=actual, evidence=link.name)
-
-
-PCIE_LIMITED = Check(
-    "pcie_limited",
-    looks_at="dmesg",
-    fires="warning: a GPU's or training NIC's slot cannot carry it",
-    expected="a slot as fast as the card",
-    remedy=_SLOT,
-)
-
-
-@judges_fact(Dmesg, PCIE_LIMITED, reads=("kernel_events", "gpus", "nics", "ib_ports"), borrowed="kernel")
-def limited(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    """Warn where the kernel says that a slot cannot carry its card, and the card needs it."""
-    nics = nics_of(host)
-    training = [nics[name].pci_address for name in training_names(host) if name in nics]
-    addresses = (*training, *(gpu.bus_id for gpu in gpus_of(host)))
-    fast = _rdma_addresses(host) | {address.lower() for address in addresses if address}
-    events = [event for event in log.events if event.kind == "pcie_limited"]
-    # without a list of what matters, all of it may
-    slow = {event.pci or "?": event for event in events if not fast or (event.pci or "").lower() in fast}
-    faults = (
-        host.finding(PCIE_LIMITED, Status.WARNING, pci, actual="less bandwidth than it can use", evidence=event.text)
-        for pci, event in sorted(slow.items())
-    )
-    yield from host.all_of(PCIE_LIMITED, faults, actual="none in the log")

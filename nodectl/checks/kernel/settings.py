@@ -23,7 +23,6 @@ _STACK_MENDED = (2, 28)
 
 KERNEL_SETTINGS = Check(
     "kernel_settings",
-    looks_at="`/proc/sys`",
     fires="another value than the tuning's (with never_lower: a lower number), or no such setting",
     roles=("kernel_settings",),
 )
@@ -67,7 +66,6 @@ def is_held(live: str, wanted: str, never_lower: bool) -> bool:
 
 LIMITS = Check(
     "limits",
-    looks_at="memlock, nofile and stack of this very session",
     fires="lower; unlimited stack with an NCCL below 2.28",
     roles=("limits",),
 )
@@ -130,14 +128,12 @@ def most_files(host: Subject) -> int | None:
 
 NCCL_FILE = Check(
     "nccl_file",
-    looks_at="`/etc/nccl.conf`, and `~/.nccl.conf` or the file that NCCL_CONF_FILE names",
     fires="missing, other value, not asked for, or overridden",
     expected="no such line",
     roles=("nccl_env",),
 )
 NCCL_DEBUG = Check(
     "nccl_debug",
-    looks_at="variables of NCCL's debugging class",
     fires="warning wherever one stands",
     expected="not persisted: of NCCL's debugging class",
     remedy="keep it only while it is measured: NVIDIA says it may cost speed or hang a job",
@@ -185,7 +181,6 @@ def parse_nccl(text: str) -> dict[str, str]:
 
 NCCL_LINES = Check(
     "nccl_lines",
-    looks_at="the lines of `/etc/nccl.conf`, and of `~/.nccl.conf` or the file that NCCL_CONF_FILE names",
     fires="warning: blanks or quotes that NCCL takes literally, a name or a value that NCCL does not know, no `=`",
     expected="NAME=value: NCCL trims nothing and knows no quotes",
     remedy="correct the line; `nodectl provision --tags nccl_env` writes /etc/nccl.conf anew",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, judges_fact, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, Told, judges_fact, judges_value
 from nodectl.common.counting import counted
 from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.processes import Process, Processes
@@ -15,135 +15,108 @@ from nodectl.model.status import Status
 ORDER = 170
 
 _SETTINGS = "the kernel's settings beside its sysctls"
+_KNOBS = ("kernel_knobs",)
 
 CPU_GOVERNOR = Check(
     "cpu_governor",
-    looks_at="sysfs cpufreq",
     fires="warning: a CPU's governor is not performance",
     expected="performance on every CPU",
     remedy="`cpupower frequency-set -g performance`, and at boot by a unit or tuned",
 )
 
 
-def _governor(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    if not knobs.governors:
-        # the host's platform or hypervisor keeps the clocks
-        yield host.finding(CPU_GOVERNOR, Status.OK, actual="no frequency driver here")
-        return
+@judges_value(KernelKnobs, CPU_GOVERNOR, reads=_KNOBS, unread=_SETTINGS, borrowed="kernel")
+def governor(_: Subject, knobs: KernelKnobs) -> Told:
+    """Judge the governors; if there are none, the platform or the hypervisor keeps the clocks."""
     actual = ", ".join(f"{name} on {count}" for name, count in sorted(knobs.governors.items()))
-    yield host.finding(CPU_GOVERNOR, warning_unless(set(knobs.governors) == {"performance"}), actual=actual)
+    return Told(not set(knobs.governors) - {"performance"}, actual or "no frequency driver here")
 
 
 HUGE_PAGES = Check(
     "huge_pages",
-    looks_at="sysfs",
     fires="warning: transparent huge pages are made in every page fault, whatever it costs",
     expected="memory not compacted in the middle of every page fault",
     remedy="`echo madvise >/sys/kernel/mm/transparent_hugepage/defrag`, and at boot",
 )
 
 
-def _huge_pages(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+@judges_value(KernelKnobs, HUGE_PAGES, reads=_KNOBS, unread=_SETTINGS, borrowed="kernel")
+def huge_pages(_: Subject, knobs: KernelKnobs) -> Told:
+    """Compacting memory in a page fault makes single steps slow."""
     enabled, defrag = knobs.transparent_hugepage, knobs.transparent_hugepage_defrag
     if defrag is None:
-        yield _untold(host, HUGE_PAGES, "/sys/kernel/mm/transparent_hugepage")
-        return
-    status = warning_unless(not (defrag == "always" and enabled == "always"))
-    yield host.finding(HUGE_PAGES, status, actual=f"enabled {enabled}, defrag {defrag}")
-
-
-def _untold(host: Subject, check: Check, place: str) -> Finding:
-    return host.finding(check, Status.UNKNOWN, actual="not told", remedy=f"look at {place} there")
+        return Told(None, remedy="look at /sys/kernel/mm/transparent_hugepage there")
+    return Told((enabled, defrag) != ("always", "always"), f"enabled {enabled}, defrag {defrag}")
 
 
 NUMA_BALANCING = Check(
     "numa_balancing",
-    looks_at="/proc/sys",
     fires="warning: on with several NUMA nodes",
     expected="0 where there are several NUMA nodes: ranks are bound, and pages need not wander",
     remedy="set kernel.numa_balancing to 0 in the tuning's sysctl",
 )
 
 
-def _numa_balancing(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+@judges_value(KernelKnobs, NUMA_BALANCING, reads=(*_KNOBS, "numa", "cpu"), unread=_SETTINGS, borrowed="kernel")
+def numa_balancing(host: Subject, knobs: KernelKnobs) -> Told:
+    """Judge whether the kernel moves pages between NUMA nodes; some kernels cannot."""
     numa, cpu = host.fact("numa", Numa), host.fact("cpu", Cpu)
     nodes = len(numa.nodes) if numa else (cpu.numa_nodes if cpu else None) or 1
     if knobs.numa_balancing is None:
-        yield host.finding(NUMA_BALANCING, Status.OK, actual="this kernel has none")
-        return
-    status = warning_unless(nodes < 2 or knobs.numa_balancing == 0)
-    yield host.finding(NUMA_BALANCING, status, actual=f"{knobs.numa_balancing} with {nodes} NUMA nodes")
+        return Told(right=True, actual="this kernel has none")
+    return Told(nodes < 2 or knobs.numa_balancing == 0, f"{knobs.numa_balancing} with {nodes} NUMA nodes")
 
 
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 CLOCKSOURCE = Check(
     "clocksource",
-    looks_at="sysfs",
     fires="warning: one that is slow to read (hpet, acpi_pm)",
     expected="one that is read without leaving the processor (tsc, kvm-clock, arch_sys_counter)",
     remedy="look in `dmesg` why the kernel gave the TSC up; a firmware update or a reboot brings it back",
 )
 
 
-def _clocksource(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    source = knobs.clocksource
-    if source is None:
-        yield _untold(host, CLOCKSOURCE, "/sys/devices/system/clocksource/clocksource0")
-    else:
-        yield host.finding(CLOCKSOURCE, warning_unless(source not in _SLOW_CLOCKS), actual=source)
-
-
-_KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
-    CPU_GOVERNOR: _governor,
-    HUGE_PAGES: _huge_pages,
-    NUMA_BALANCING: _numa_balancing,
-    CLOCKSOURCE: _clocksource,
-}
-
-
-@judges_fact(KernelKnobs, *_KNOBS, reads=("kernel_knobs", "numa", "cpu"), unread=_SETTINGS, borrowed="kernel")
-def knobs(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    """Judge frequency governor, huge pages, NUMA balancing and clock source."""
-    for judge in _KNOBS.values():
-        yield from judge(host, knobs)
+@judges_value(KernelKnobs, CLOCKSOURCE, reads=_KNOBS, unread=_SETTINGS, borrowed="kernel")
+def clocksource(_: Subject, knobs: KernelKnobs) -> Told:
+    """Programs read the clock thousands of times in each step."""
+    if knobs.clocksource is None:
+        return Told(None, remedy="look at /sys/devices/system/clocksource/clocksource0 there")
+    return Told(knobs.clocksource not in _SLOW_CLOCKS, knobs.clocksource)
 
 
 _UNTRANSLATED = {"iommu=pt", "iommu.passthrough=1", "iommu=off", "intel_iommu=off", "amd_iommu=off"}
 IOMMU = Check(
     "iommu",
-    looks_at="/proc/cmdline, sysfs",
     fires="warning: translating on bare metal with GPUs",
     expected="off, or passed through (iommu=pt)",
     remedy="add iommu=pt to the kernel's command line and reboot: with translation, peers go through the root complex",
 )
 
 
-@judges_fact(
+@judges_value(
     KernelKnobs,
     IOMMU,
-    reads=("kernel_knobs", "cpu"),
+    reads=(*_KNOBS, "cpu"),
     unread="off, or passed through",
     borrowed="kernel",
     where=lambda host: bool(host.gpus),
 )
-def iommu(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+def iommu(host: Subject, knobs: KernelKnobs) -> Told | None:
     """Report an IOMMU that translates traffic between devices, on bare metal with GPUs."""
     cpu = host.fact("cpu", Cpu)
     if cpu and cpu.hypervisor:
-        return
+        return None
     if knobs.iommu_groups is None or knobs.cmdline is None:
-        yield _untold(host, IOMMU, "/proc/cmdline and /sys/kernel/iommu_groups")
-        return
+        return Told(None, remedy="look at /proc/cmdline and /sys/kernel/iommu_groups there")
     passed = not _UNTRANSLATED.isdisjoint(knobs.cmdline.split())
     actual = f"{knobs.iommu_groups} groups, command line {'passes through' if passed else 'without iommu=pt'}"
-    yield host.finding(IOMMU, warning_unless(passed or knobs.iommu_groups == 0), actual=actual)
+    return Told(passed or knobs.iommu_groups == 0, actual)
 
 
 # kernel.org, admin-guide/tainted-kernels: those that tell of trouble, not of a licence
 _TAINTS = {4: "a machine check", 5: "a bad page", 7: "an oops", 14: "a soft lockup"}
 KERNEL_TAINT = Check(
     "kernel_taint",
-    looks_at="/proc/sys",
     fires="warning: marks of an oops, a machine check, a bad page or a lockup",
     expected="no mark of an oops, a machine check, a bad page or a lockup",
     remedy="read `dmesg` there for what happened, then reboot: this kernel cannot be trusted",
@@ -151,20 +124,17 @@ KERNEL_TAINT = Check(
 )
 
 
-@judges_fact(KernelKnobs, KERNEL_TAINT, reads=("kernel_knobs",), unread=_SETTINGS, borrowed="kernel")
-def taint(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+@judges_value(KernelKnobs, KERNEL_TAINT, reads=_KNOBS, unread=_SETTINGS, borrowed="kernel")
+def taint(_: Subject, knobs: KernelKnobs) -> Told:
     """Report taint flags that tell of trouble in the kernel."""
     if knobs.taint is None:
-        yield _untold(host, KERNEL_TAINT, "/proc/sys/kernel/tainted")
-        return
+        return Told(None, remedy="look at /proc/sys/kernel/tainted there")
     marks = [name for bit, name in _TAINTS.items() if knobs.taint >> bit & 1]
-    actual = f"{knobs.taint}: {', '.join(marks)}" if marks else str(knobs.taint)
-    yield host.finding(KERNEL_TAINT, warning_unless(not marks), actual=actual)
+    return Told(not marks, ": ".join(filter(None, [str(knobs.taint), ", ".join(marks)])))
 
 
 MEMORY_UNCORRECTED = Check(
     "memory_uncorrected",
-    looks_at="EDAC",
     fires="any error that was not corrected",
     expected="0",
     remedy="drain the node and have the module replaced; `ras-mc-ctl --errors` names it",
@@ -178,7 +148,6 @@ CORRECTED_ERRORS_FIRST_LIMIT = Threshold(
 )
 MEMORY_CORRECTED = Check(
     "memory_corrected",
-    looks_at="EDAC",
     fires="warning: many corrected ones since the last reading",
     expected="few",
     remedy="watch it; with more, have the module replaced: `ras-mc-ctl --errors` names it",
@@ -218,30 +187,16 @@ _ANSWERED_S = 30  # until then the driver may be starting all GPUs for it
 STUCK_PROCESSES_LIMIT = Threshold("stuck_processes", 5, "gpud: five processes in uninterruptible sleep")
 STUCK_PROCESSES = Check(
     "stuck_processes",
-    looks_at="/proc",
     fires="warning: several processes in uninterruptible sleep, or one that talks to the GPUs' driver",
     remedy="find the device or file system that they wait for (`cat /proc/PID/stack`); "
     "if it is gone, only a reboot helps",
     thresholds=(STUCK_PROCESSES_LIMIT,),
 )
-LOAD_PER_THREAD_LIMIT = Threshold(
-    "load_per_thread", 2.0, "an idle node's load is near nothing; above this ranks wait for processors"
-)
-LOAD = Check(
-    "load",
-    looks_at="/proc/loadavg",
-    fires="warning: more than the processors can run",
-    remedy="look who runs there (`top`), and for orphans of ended jobs: `nodectl jobs list`",
-    thresholds=(LOAD_PER_THREAD_LIMIT,),
-)
 
 
-@judges_fact(Processes, STUCK_PROCESSES, reads=("processes",), unread="the processes' states")
-def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
-    """Report processes that hang in the kernel.
-
-    Numbers below the threshold are not shown, since they change from moment to moment.
-    """
+@judges_value(Processes, STUCK_PROCESSES, reads=("processes",), unread="the processes' states")
+def stuck_processes(host: Subject, processes: Processes) -> Told:
+    """Judge hanging processes; numbers below the threshold are not shown, since they change from moment to moment."""
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
     of_driver = [task for task in stuck if task.name.startswith(_OF_DRIVER) and _is_old(task)]
     names = [
@@ -250,28 +205,37 @@ def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
     ]
     expected = f"fewer than {most:g} processes in uninterruptible sleep, none of which talks to the GPUs' driver"
     is_fine = len(stuck) < most and not of_driver
-    actual = "no more than that" if is_fine else f"{len(stuck)} processes: {', '.join(names)}"
-    yield host.finding(STUCK_PROCESSES, warning_unless(is_fine), expected=expected, actual=actual)
+    return Told(is_fine, "no more than that" if is_fine else f"{len(stuck)} processes: {', '.join(names)}", expected)
 
 
 def _is_old(task: Process) -> bool:
     return task.age_s is None or task.age_s >= _ANSWERED_S
 
 
+LOAD_PER_THREAD_LIMIT = Threshold(
+    "load_per_thread", 2.0, "an idle node's load is near nothing; above this ranks wait for processors"
+)
+LOAD = Check(
+    "load",
+    fires="warning: more than the processors can run",
+    remedy="look who runs there (`top`), and for orphans of ended jobs: `nodectl jobs list`",
+    thresholds=(LOAD_PER_THREAD_LIMIT,),
+)
+
+
 # the load of a lab host, dressed or not, is the machine's
-@judges_fact(
+@judges_value(
     Processes,
     LOAD,
     reads=("processes", "lab", "cpu"),
     unread="the processes' states",
     where=lambda host: not host.shares("cpu"),
 )
-def load(host: Subject, processes: Processes) -> Iterator[Finding]:
+def load(host: Subject, processes: Processes) -> Told | None:
     """Report a load that leaves too few processors to ranks."""
     cpu = host.fact("cpu", Cpu)
     if cpu is None:
-        return
+        return None
     most = host.threshold(LOAD_PER_THREAD_LIMIT) * cpu.threads
     expected = f"{most:g} or less, over five minutes, with {counted(cpu.threads, 'thread')}"
-    status = warning_unless(processes.load_5 <= most)
-    yield host.finding(LOAD, status, expected=expected, actual=f"{processes.load_5:g}")
+    return Told(processes.load_5 <= most, f"{processes.load_5:g}", expected)

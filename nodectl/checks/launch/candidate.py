@@ -13,13 +13,10 @@ from nodectl.facts.job import GpuCount, JobAddress
 from nodectl.model.finding import Finding
 
 # found while the hosts are asked, by nobody's judgement
-REACHABLE = Check("launch_reachable", looks_at="each host of the job", fires="unknown: no answer over SSH")
-PAYLOAD = Check(
-    "launch_payload", looks_at="nodectl's programs on each host", fires="they cannot run there: no Python, or no room"
-)
+REACHABLE = Check("launch_reachable", fires="unknown: no answer over SSH")
+PAYLOAD = Check("launch_payload", fires="they cannot run there: no Python, or no room")
 WAY_TO_FIRST = Check(
     "launch_way_to_first",
-    looks_at="a TCP connection and a UDP packet from each host to the first one",
     fires="one of them does not arrive; unknown: it could not be tried",
 )
 Fact = TypeVar("Fact")
@@ -31,7 +28,7 @@ class JobNeeds:
     """Hold what a job needs of its hosts; `venv` None means that the launcher brings its own Python.
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
-    reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
+    reads there, each a file, a folder or any. `engine` is what starts the ranks.
     `image` is the container's.
     """
 
@@ -45,7 +42,6 @@ class JobNeeds:
     ports_needed: int = 2
     paths: tuple[tuple[str, PathKind], ...] = ()
     engine: str = "torchrun"
-    project: str = ""
     image: str = ""
     venvs: tuple[tuple[str, str], ...] = ()
 

@@ -14,7 +14,6 @@ ORDER = 25
 
 CONTAINER = Check(
     "launch_container",
-    looks_at="docker, podman or apptainer, and --container's image there",
     fires="not all hosts have one of them, or the image, or the same one",
 )
 

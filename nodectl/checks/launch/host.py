@@ -35,7 +35,6 @@ ORDER = 10
 
 OWN_NAME = Check(
     "launch_own_name",
-    looks_at="what the host's own name means there",
     fires="nothing, with several hosts; warning: nothing, with one; loopback, with several; unknown: no answer",
 )
 
@@ -67,8 +66,7 @@ def own_name(host: Candidate) -> Iterator[Finding]:
 
 INTERFACE = Check(
     "launch_interface",
-    looks_at="the interface of the job (--interface, else the one that was reached)",
-    fires="down, or the named one has no address; unknown: none of them can be told",
+    fires="down, of a container engine, virtual machine or VPN, or the named one has no address; unknown: not told",
     remedy="choose one that every host has with --interface",
 )
 
@@ -92,31 +90,16 @@ def interface(host: Candidate) -> Iterator[Finding]:
         actual = f"{lacking}; there are: {', '.join(address.interfaces) or 'no interface with an address'}"
     else:
         actual = f"{name or 'no interface'} {address.address}"
-        if host.hosts > 1 and not address.link_up:
+        if host.hosts > 1 and asked is None and name.startswith(VIRTUAL):
+            status, actual = Status.FAILED, f"{actual}, which leads to no other host"
+            remedy = "name the job's interface or network with --interface"
+        elif host.hosts > 1 and not address.link_up:
             status, actual = Status.FAILED, f"{actual} is down"
             remedy = f"bring it up (cable, switch port, `ip link set {name} up`), or choose another with --interface"
     yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)
 
 
-VIRTUAL_INTERFACE = Check(
-    "launch_virtual_interface",
-    looks_at="the interface of the job, where nobody named one",
-    fires="one that a container engine, a virtual machine or a VPN has made",
-    expected="an interface that leads to the other hosts",
-    remedy="name the job's interface or network with --interface",
-)
-
-
-@judges(VIRTUAL_INTERFACE, reads=("job_address",))
-def virtual_interface(host: Candidate) -> Iterator[Finding]:
-    """Docker's bridge has an address on each host, and leads to none of them."""
-    name = host.address.interface
-    if name and host.hosts > 1 and host.needs.interface is None:
-        status = failed_unless(not name.startswith(VIRTUAL))
-        yield host.finding(VIRTUAL_INTERFACE, status, name, actual=f"{name} {host.address.address}")
-
-
-LAUNCHER = Check("launch_script", looks_at="the deployed launch script", fires="not there, or not executable")
+LAUNCHER = Check("launch_script", fires="not there, or not executable")
 
 
 @judges(LAUNCHER, reads=("launcher",))
@@ -142,8 +125,7 @@ def _provision(host: Candidate) -> str:
 
 VENV = Check(
     "launch_venv",
-    looks_at="the launcher's environment",
-    fires="no Python there, no torch, beside GPUs one for CPUs, or it was moved here",
+    fires="no Python there, no torch, or beside GPUs one for CPUs",
 )
 
 
@@ -157,20 +139,16 @@ def venv(host: Candidate) -> Iterator[Finding]:
     if there.python:
         actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
     is_blind = bool(host.gpu_count) and (there.cuda == "none" or there.torch.endswith("+cpu"))
-    actual += f", moved here: its programs are for {there.dead}, which is not there" if there.dead else ""
-    status = failed_unless(bool(there.python and there.torch and not is_blind and not there.dead))
+    status = failed_unless(bool(there.python and there.torch and not is_blind))
     expected = f"{host.needs.venv} with torch{' for CUDA' * is_blind}"
     remedy = f"{_provision(host)}, or name an environment that has it: --venv DIR"
-    if there.dead:
-        remedy = "make the environment anew where it is now, or name another: --venv DIR"
-    elif host.variables.get("ansible_connection") == "local":
+    if host.variables.get("ansible_connection") == "local":
         remedy = f"activate an environment with torch, or name it: --venv DIR; or, as root, {_provision(host)}"
     yield host.finding(VENV, status, expected=expected, actual=actual, remedy=remedy)
 
 
 CUDA = Check(
     "launch_cuda",
-    looks_at="the CUDA that the environment's torch is built for, and the GPUs' driver",
     fires="the driver is older than any that runs this major version of CUDA",
 )
 
@@ -191,7 +169,7 @@ def cuda(host: Candidate) -> Iterator[Finding]:
     yield host.finding(CUDA, status, expected=expected, actual=f"driver {gpus.driver_version}", remedy=remedy)
 
 
-ENGINE = Check("launch_engine", looks_at="the package of --engine in the environment", fires="it is not there")
+ENGINE = Check("launch_engine", fires="it is not there")
 
 
 @judges(ENGINE, reads=("job_venv",))
@@ -205,9 +183,7 @@ def engine(host: Candidate) -> Iterator[Finding]:
         yield host.finding(ENGINE, status, expected=expected, actual=version or "not there", remedy=remedy)
 
 
-NEEDED_PATHS = Check(
-    "launch_paths", looks_at="what --need and --chdir name, and the script there", fires="not there, or not readable"
-)
+NEEDED_PATHS = Check("launch_paths", fires="not there, or not readable")
 
 
 @judges(NEEDED_PATHS, reads=("needed_paths",))
@@ -223,7 +199,6 @@ def needed_paths(host: Candidate) -> Iterator[Finding]:
 
 STATE_FOLDER = Check(
     "launch_state_folder",
-    looks_at="the login's state folder",
     fires="cannot be written, or less room than code and logs need",
 )
 
@@ -235,9 +210,7 @@ def state_folder(host: Candidate) -> Iterator[Finding]:
     yield _folder(host, STATE_FOLDER, folder.path, folder, host.needs.min_free_mib + -(-host.needs.code_bytes // MIB))
 
 
-CHECKPOINT_FOLDER = Check(
-    "launch_checkpoint_folder", looks_at="the job's --checkpoint folder", fires="cannot be written, or nearly full"
-)
+CHECKPOINT_FOLDER = Check("launch_checkpoint_folder", fires="cannot be written, or nearly full")
 
 
 @judges(CHECKPOINT_FOLDER, reads=("checkpoint_folder",))
@@ -264,7 +237,6 @@ def _folder(host: Candidate, check: Check, path: str, folder: Folder, needed_mib
 
 GPUS = Check(
     "launch_gpus",
-    looks_at="nvidia-smi -L, /dev/nvidia*",
     fires="unknown: the driver does not answer",
     expected="the driver lists its GPUs",
 )
@@ -283,7 +255,6 @@ def gpus(host: Candidate) -> Iterator[Finding]:
 
 GPU_USERS = Check(
     "launch_gpu_users",
-    looks_at="nvidia-smi --query-compute-apps",
     fires="warning: a program computes on a GPU, whoever's",
     expected="no program on the GPUs",
 )
@@ -305,7 +276,6 @@ def gpu_users(host: Candidate) -> Iterator[Finding]:
 SHM_LIMIT = Threshold("launch_shm_mib", 65, "container engines give 64, and NCCL then fails on its second rank")
 SHARED_MEMORY = Check(
     "launch_shared_memory",
-    looks_at="shared memory",
     fires="warning: smaller than NCCL needs; unknown: none there",
     expected=f"{SHM_LIMIT.value:g} MiB or more in /dev/shm",
     remedy="enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container",
@@ -325,9 +295,7 @@ def shared_memory(host: Candidate) -> Iterator[Finding]:
     yield host.finding(SHARED_MEMORY, status, actual=f"{size_mib} MiB")
 
 
-LOCKED_MEMORY = Check(
-    "launch_locked_memory", looks_at="memlock of a session, with RDMA", fires="warning: limited", expected="unlimited"
-)
+LOCKED_MEMORY = Check("launch_locked_memory", fires="warning: limited", expected="unlimited")
 
 
 @judges(LOCKED_MEMORY, reads=("rdma_devices", "limits"))
@@ -346,18 +314,15 @@ def locked_memory(host: Candidate) -> Iterator[Finding]:
         yield host.finding(LOCKED_MEMORY, Status.WARNING, names, actual=actual, remedy=remedy)
 
 
-OTHER_JOBS = Check(
-    "launch_other_jobs", looks_at="nodectl's jobs there", fires="warning: another one runs", expected="no other job"
-)
+OTHER_JOBS = Check("launch_other_jobs", fires="warning: another one runs", expected="no other job")
 
 
 @judges(OTHER_JOBS, reads=("running_jobs",))
 def other_jobs(host: Candidate) -> Iterator[Finding]:
     """Two jobs on one host share its cores, GPUs and links."""
     jobs = host.known("running_jobs", RunningJobs)
-    if not jobs.ids and not jobs.others:
+    if not jobs.ids:
         yield host.finding(OTHER_JOBS, Status.OK, actual="none")
         return
-    ends = f"`nodectl jobs stop {jobs.ids[0]}` ends the first of them" if jobs.ids else "ask who runs it"
-    actual = ", ".join([*jobs.ids, *jobs.others])
-    yield host.finding(OTHER_JOBS, Status.WARNING, actual=actual, remedy=f"both will be slower; {ends}")
+    remedy = f"both will be slower; `nodectl jobs stop {jobs.ids[0]}` of its login ends the first of them"
+    yield host.finding(OTHER_JOBS, Status.WARNING, actual=", ".join(jobs.ids), remedy=remedy)

@@ -1,15 +1,13 @@
-"""GPUs before a job, as `nodectl health` judges them: the driver's errors since boot, its version, unsound memory."""
+"""GPUs before a job, as `nodectl health` judges them: the driver's errors since boot, and unsound memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Judgement, Subject, judges, odd_ones
+from nodectl.checks.check import Check, Judgement, Subject, judges
 from nodectl.checks.gpu import memory, xid
-from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.common.few import few
-from nodectl.facts.gpus import Gpus
+from nodectl.checks.launch.candidate import Candidate
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -19,7 +17,6 @@ ORDER = 15
 _SUDOERS = "let the login read it: `nodectl sudoers`; or start without that look: --skip {name}"
 GPU_ERRORS = Check(
     "launch_xid",
-    looks_at="dmesg, on hosts with GPUs",
     fires="an Xid or SXid since boot, by health's catalogue; warning: the log could not be read",
     expected="no error of a GPU since boot",
 )
@@ -34,14 +31,8 @@ def gpu_errors(host: Candidate) -> Iterator[Finding]:
 
 GPU_MEMORY = Check(
     "launch_gpu_memory",
-    looks_at="nvidia-smi -q",
     fires="uncorrectable errors since the driver was loaded; memory or a GPU that waits for a reset, or is worn out",
     expected="sound memory, and no reset pending",
-)
-_SOUND: tuple[Judgement[Subject], ...] = (
-    *(memory.recovery, memory.GPU_RESET_REQUIRED, memory.GPU_DRAIN, memory.uncorrectable, memory.ecc_pending),
-    *(memory.GPU_REMAP_PENDING, memory.GPU_REMAP_FAILURE, memory.GPU_RETIRED_PENDING, memory.GPU_SRAM_THRESHOLD),
-    *(memory.GPU_CHANNEL_REPAIR, memory.GPU_TPC_REPAIR, memory.GPU_UNREPAIRABLE),
 )
 
 
@@ -54,7 +45,8 @@ def gpu_memory(host: Candidate) -> Iterator[Finding]:
             actual, remedy = f"nvidia-smi -q: {gpus.reason}", f"run `nvidia-smi -q` on {host.host}"
             yield host.finding(GPU_MEMORY, Status.WARNING, actual=actual, remedy=remedy)
         else:
-            yield from _as_one(host, GPU_MEMORY, _SOUND, "run `nvidia-smi -q` there")
+            parts = (memory.recovery, memory.uncorrectable, memory.ecc_pending, *memory.FLAGS)
+            yield from _as_one(host, GPU_MEMORY, parts, "run `nvidia-smi -q` there")
 
 
 def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], unread: str) -> Iterator[Finding]:
@@ -70,28 +62,3 @@ def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], 
         yield replace(finding, check=check.id, actual=f"{subject}{finding.actual}")
     if not findings:
         yield host.finding(check, Status.OK, actual="none")
-
-
-DRIVER = Check(
-    "launch_driver",
-    looks_at="the GPUs' driver",
-    fires="not one version on all hosts with GPUs",
-    remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
-)
-
-
-@judges_together(DRIVER, reads=("gpus",))
-def driver(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """NCCL and CUDA of one environment over two drivers fail in places that name neither."""
-    values = {
-        host.host: gpus.driver_version
-        for host in hosts
-        if (gpus := host.fact("gpus", Gpus)) and gpus.count and gpus.driver_version
-    }
-    reference, odd = odd_ones(values)
-    for host in hosts if len(values) > 1 else ():
-        if host.host in values:
-            others = few(sorted({f"{version} on {name}" for name, version in values.items()}))
-            status = Status.FAILED if host.host in odd else Status.OK
-            expected = reference or f"one for all; there are {others}"
-            yield host.finding(DRIVER, status, expected=expected, actual=values[host.host])

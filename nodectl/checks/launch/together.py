@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from nodectl.checks.check import Check, odd_ones
-from nodectl.checks.launch.candidate import Candidate, JobNeeds, is_loopback, judges_together
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.system.basics import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
 from nodectl.facts.services import Clock
 from nodectl.model.finding import Finding
@@ -17,10 +18,9 @@ from nodectl.model.status import Status
 
 ORDER = 20
 
-_SHOWN = 4
 _VERSION_REMEDY = "run `nodectl provision` on all hosts of the job, with one stack profile"
 
-PORTS = Check("launch_ports", looks_at="some ports, tried by binding", fires="too few of them are free on all hosts")
+PORTS = Check("launch_ports", fires="too few of them are free on all hosts")
 
 
 @judges_together(PORTS, reads=("free_ports",))
@@ -48,9 +48,7 @@ def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]
     return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
 
 
-HOSTNAME = Check(
-    "launch_hostname", looks_at="the hosts' names", fires="two hosts have one", expected="a name of its own"
-)
+HOSTNAME = Check("launch_hostname", fires="two hosts have one", expected="a name of its own")
 
 
 @judges_together(HOSTNAME, reads=("names",))
@@ -67,44 +65,6 @@ def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
             actual=f"{few(others)} has it too" if others else name,
             remedy=f"`hostnamectl set-hostname` on {host.host}, or list one machine once in the inventory",
         )
-
-
-PEER_NAMES = Check(
-    "launch_peer_names",
-    looks_at="what the names of the job's hosts mean, on each of them",
-    fires="warning: one means different things; unknown: no answer in time",
-    expected="names of the job's hosts mean the same on all of them",
-)
-
-
-@judges_together(PEER_NAMES, reads=("names",))
-def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """Judge names that mean different things on different hosts; a name that nobody knows is an inventory alias."""
-    names_by_host = {host.host: host.known("names", Names) for host in hosts}
-    wrong: dict[str, list[str]] = {host: [] for host in names_by_host}
-    for name in dict.fromkeys(name for names in names_by_host.values() for name in names.peers):
-        meanings = {host: _meaning(host, names, name) for host, names in names_by_host.items()}
-        _, odd = odd_ones({host: meaning for host, meaning in meanings.items() if meaning is not None})
-        for host in odd:
-            wrong[host].append(f"{name} means {meanings[host]}")
-    for candidate in hosts if len(hosts) > 1 else ():
-        silent = [name for name, addresses in names_by_host[candidate.host].peers.items() if addresses is None]
-        status, actual, remedy = Status.OK, "they do", ""
-        if wrong[candidate.host]:
-            status, actual = Status.WARNING, "; ".join(wrong[candidate.host][:_SHOWN])
-            remedy = "make /etc/hosts or the name service equal; the launch script itself passes addresses"
-        elif silent:
-            status, actual = Status.UNKNOWN, f"no answer in time for {few(silent)}"
-            remedy = "mend /etc/resolv.conf: a job that looks names up waits there too"
-        yield candidate.finding(PEER_NAMES, status, actual=actual, remedy=remedy)
-
-
-def _meaning(host: str, names: Names, name: str) -> str | None:
-    """Addresses of `name` on that host as text; None if there was no answer, or loopback for its own name."""
-    addresses = names.peers.get(name)
-    if addresses is None or (name == host and any(map(is_loopback, addresses))):
-        return None
-    return ", ".join(sorted(addresses)) or "nothing"
 
 
 def _equal(
@@ -125,7 +85,6 @@ def _equal(
 
 NETWORK = Check(
     "launch_network",
-    looks_at="the networks of the job's addresses",
     fires="two hosts have one address; warning: not one network for all",
     remedy="choose an interface in one network with --interface, or make sure that the networks are routed",
 )
@@ -148,7 +107,6 @@ def network(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 MTU = Check(
     "launch_mtu",
-    looks_at="the MTU of the job's interfaces",
     fires="warning: not one for all",
     remedy="set one MTU on all hosts and switch ports: large packets vanish where one is smaller",
 )
@@ -160,9 +118,7 @@ def mtu(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     yield from _equal(hosts, MTU, lambda host: str(host.address.mtu), Status.WARNING)
 
 
-LAUNCHER_VERSION = Check(
-    "launch_script_version", looks_at="the launch script", fires="not one for all", remedy=_VERSION_REMEDY
-)
+LAUNCHER_VERSION = Check("launch_script_version", fires="not one for all", remedy=_VERSION_REMEDY)
 
 
 @judges_together(LAUNCHER_VERSION, reads=("launcher",))
@@ -171,12 +127,10 @@ def launcher_version(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     yield from _equal(hosts, LAUNCHER_VERSION, lambda host: host.known("launcher", Launcher).sha256[:12], Status.FAILED)
 
 
-PYTHON = Check(
-    "launch_python", looks_at="the environments' Python", fires="not one minor version", remedy=_VERSION_REMEDY
-)
-TORCH = Check("launch_torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
-NCCL = Check("launch_nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
-ENGINE_VERSION = Check("launch_engine_version", looks_at="the package of --engine", fires="not one version")
+PYTHON = Check("launch_python", fires="not one minor version", remedy=_VERSION_REMEDY)
+TORCH = Check("launch_torch", fires="not one version", remedy=_VERSION_REMEDY)
+NCCL = Check("launch_nccl", fires="not one version", remedy=_VERSION_REMEDY)
+ENGINE_VERSION = Check("launch_engine_version", fires="not one version")
 
 
 @judges_together(PYTHON, TORCH, NCCL, ENGINE_VERSION, reads=("job_venv",))
@@ -189,13 +143,30 @@ def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
         yield from _equal(hosts, ENGINE_VERSION, lambda host: _venv(host).engine, Status.FAILED)
 
 
+DRIVER = Check(
+    "launch_driver",
+    fires="not one version on all hosts with GPUs",
+    remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
+)
+
+
+@judges_together(DRIVER, reads=("gpus",))
+def driver(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """NCCL and CUDA of one environment over two drivers fail in places that name neither."""
+
+    def version(host: Candidate) -> str:
+        gpus = host.fact("gpus", Gpus)
+        return (gpus and gpus.count and gpus.driver_version) or ""
+
+    yield from _equal(hosts, DRIVER, version, Status.FAILED)
+
+
 def _venv(host: Candidate) -> JobVenv:
     return host.known("job_venv", JobVenv)
 
 
 CLOCK = Check(
     "launch_clock",
-    looks_at="the hosts' clocks against one another",
     fires="beyond the threshold; unknown: its time did not arrive",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
 )

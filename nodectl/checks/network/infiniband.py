@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodectl.checks.check import LOOK_THERE, NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges, judges_fact
+from nodectl.checks.check import LOOK_THERE, Check, Subject, Threshold, failed_unless, judges, judges_fact
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network import nics
-from nodectl.checks.network.nics import nics_of, training_names
+from nodectl.checks.network.nics import LINK_FLAPS_LIMIT, nics_of, training_names
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.host_files import HostFiles, NcclFiles
-from nodectl.facts.rdma import Gid, IbPort, SoftRoce
-from nodectl.facts.versions import Libraries
+from nodectl.facts.rdma import Gid, IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.compat import nccl_problems
-from nodectl.profiles.nccl import asks_for_ib, is_set, why_no_value
+from nodectl.profiles.nccl import asks_for_ib, is_set
 from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200
@@ -61,15 +59,13 @@ def serving(host: Subject) -> tuple[IbPort, ...]:
 
 IB_COUNT = Check(
     "ib_count",
-    looks_at="RDMA ports, where the profile names some",
-    fires=f"fewer active ports of the profile's rate; {nics.RETURNS}",
+    fires="fewer active ports of the profile's rate",
     remedy="look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone",
     roles=("rdma",),
-    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 
 
-@judges(IB_COUNT, reads=("ib_ports", *nics.DOWN_READS))
+@judges(IB_COUNT, reads=("ib_ports",))
 def count(host: Subject) -> Iterator[Finding]:
     """Require as many active ports of the rate as the hardware profile names."""
     unread = host.fact("ib_ports", Unread)
@@ -84,9 +80,6 @@ def count(host: Subject) -> Iterator[Finding]:
         status = failed_unless(len(good) >= wanted.count)
         if status is Status.FAILED and len(good) + len(dim) >= wanted.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
-        returning = [port for port in ports if _may_return(host, port)]
-        if status is Status.FAILED and len(good) + len(returning) >= wanted.count:
-            status, actual = Status.WARNING, f"{actual}; {few([port.label for port in returning])} may come back"
         yield host.finding(IB_COUNT, status, expected=expected, actual=actual)
 
 
@@ -94,16 +87,6 @@ def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbP
     """Return the ports of the wanted kind, and those of them that are active and fast enough."""
     ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[wanted.kind])]
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
-
-
-def _may_return(host: Subject, port: IbPort) -> str:
-    names, key = (port.device, port.netdev), f"ib.{port.label}"
-    return nics.may_return(host, key, names, is_up=is_active(port)) if port.state else ""
-
-
-def has_returning_ports(host: Subject) -> bool:
-    """Tell whether a port is down that may come back: other hosts have no more ports then."""
-    return any(_may_return(host, port) for port in ports_of(host))
 
 
 def has_spare_ports(host: Subject) -> bool:
@@ -114,23 +97,19 @@ def has_spare_ports(host: Subject) -> bool:
 
 IB_STATE = Check(
     "ib_state",
-    looks_at="each port that a job would use",
-    fires=f"not active; a warning where no profile wants it; {nics.RETURNS}",
+    fires="not active; a warning where no profile wants it",
     expected="active",
     roles=("rdma",),
-    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 IB_PHYSICAL = Check(
     "ib_physical",
-    looks_at="each port that a job would use",
-    fires=f"no link; {nics.RETURNS}",
+    fires="no link",
     expected="LinkUp",
     remedy=_CABLE,
-    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 
 
-@judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports", *nics.DOWN_READS), unread="the ports' states")
+@judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports",), unread="the ports' states")
 def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Each port that a job would use is active, with its link up."""
     ports, spare = serving(host), has_spare_ports(host)
@@ -140,8 +119,6 @@ def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     status = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
     judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or status is Status.FAILED)]
     down = (_state(host, port, status) for port in judged if port.state is None or not is_active(port))
-    for port in ports:  # those that are up, too, for the next reading
-        _may_return(host, port)
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
     yield from host.all_of(IB_STATE, down, actual=actual)
     physical = (
@@ -159,29 +136,20 @@ def _state(host: Subject, port: IbPort, status: Status) -> Finding:
 
 
 def _told(host: Subject, check: Check, port: IbPort, state: str | None, status: Status, remedy: str = "") -> Finding:
-    how_long = _may_return(host, port)
-    status = Status.UNKNOWN if state is None else Status.WARNING if how_long else status
-    return host.finding(check, status, port.label, actual=f"{state}{how_long}" if state else "not told", remedy=remedy)
+    status = Status.UNKNOWN if state is None else status
+    return host.finding(check, status, port.label, actual=state or "not told", remedy=remedy)
 
 
 IB_RATE = Check(
     "ib_rate",
-    looks_at="active ports",
     fires="slower than the profile's, or (of Ethernet: warning) than its siblings",
     remedy=f"the link came up slower than both ends can: {_CABLE}",
 )
-IB_WIDTH = Check(
-    "ib_width",
-    looks_at="active ports",
-    fires="fewer lanes than its siblings",
-    expected="one width",
-    remedy=f"a lane is lost: {_CABLE}",
-)
 
 
-@judges_fact(tuple, IB_RATE, IB_WIDTH, reads=("ib_ports",), unread="the ports' rates")
+@judges_fact(tuple, IB_RATE, reads=("ib_ports",), unread="the ports' rates")
 def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
-    """Active ports have the profile's rate, and the width and rate of their siblings."""
+    """Active ports have the profile's rate, else the rate of their siblings."""
     ports = [port for port in serving(host) if is_active(port)]
     if not ports:
         return
@@ -197,16 +165,6 @@ def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     )
     rated = " or ".join(f"{rate:g} Gbit/s" for rate in ([wanted] if wanted is not None else best.values()))
     yield from host.all_of(IB_RATE, slow, expected=rated, actual=counted(len(ports), "port has it", "ports have it"))
-    widths = {port.label: port.width for port in ports if port.width is not None}
-    most = max(widths.values(), default=0)
-    expected = f"{most} lanes, as its siblings"
-    narrow = (
-        host.finding(IB_WIDTH, Status.FAILED, label, expected=expected, actual=str(width))
-        for label, width in widths.items()
-        if width < most
-    )
-    if widths:
-        yield from host.all_of(IB_WIDTH, narrow, actual=f"{most} lanes")
 
 
 def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
@@ -218,36 +176,6 @@ def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Find
         actual = f"{port.rate_gbit_s:g} Gbit/s"
     expected = f"{need_gbit:g} Gbit/s" if named else f"{need_gbit:g} Gbit/s, as its fastest sibling"
     return host.finding(IB_RATE, status, port.label, expected=expected if need_gbit else "a rate", actual=actual)
-
-
-IB_LINK_LAYER = Check(
-    "ib_link_layer",
-    looks_at="all ports",
-    fires="Ethernet where InfiniBand is wanted, or the other way round",
-    remedy="set the ports' type with `mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand) or 2 (Ethernet), reboot",
-)
-
-
-def _layers(host: Subject) -> list[str]:
-    return [_LAYERS[nic.kind] for nic in rdma_of_profile(host)]
-
-
-@judges_fact(
-    tuple,
-    IB_LINK_LAYER,
-    reads=("ib_ports",),
-    unread="the ports' kinds",
-    where=lambda host: len(set(_layers(host))) == 1,
-)
-def layers(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
-    """Ports are of the kind that the profile names."""
-    layers = [port.link_layer for port in ports if port.link_layer is not None]
-    wanted, needed = _layers(host)[0], sum(nic.count for nic in rdma_of_profile(host))
-    if layers:
-        there = layers.count(wanted)
-        status = failed_unless(there >= needed or len(layers) < needed)
-        expected, actual = f"{needed} ports of {wanted}", f"{there} of {len(layers)} ports"
-        yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual)
 
 
 # IBTA PortCounters: where these stop; devices with extended counters go on beyond
@@ -281,21 +209,30 @@ IB_ERRORS_FIRST_LIMIT = Threshold("ib_errors_first", 1000, "without an earlier r
 IB_DOWNS_FIRST_LIMIT = Threshold("ib_downs_first", 10, "each boot of a host or a switch counts one")
 IB_DISCARDS_LIMIT = Threshold("ib_discards", 1000, "a congested fabric drops now and then")
 IB_RETRIES_LIMIT = Threshold("ib_retries", 1000, "a lossy Ethernet fabric retries now and then")
-_SYSFS = "sysfs counters"
 _SINCE = "since the last reading; unknown: the counter is at its end"
-_CONGESTED = "the fabric is congested or a peer is gone: look at the routes and at PFC/ECN of the switches"
-_RETRIED = "packets are lost on the way: look at PFC, ECN and the MTU of every hop, before any setting of NCCL"
-_FLAPPED = f"warning: the link went down, and came back, {_SINCE}; failed: often within 12 h"
-IB_ERRORS = nics.counting(
-    "ib_errors", _SYSFS, f"warning: errors of the wire {_SINCE}", "", _RESEAT, IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT
+IB_ERRORS = Check(
+    "ib_errors",
+    fires=f"warning: errors of the wire {_SINCE}",
+    remedy=_RESEAT,
+    thresholds=(IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT),
 )
-_FLAPS = (IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT, nics.LINK_FLAPS_LIMIT, nics.FLAPS_HOURS)
-IB_FLAPS = nics.counting("ib_flaps", _SYSFS, _FLAPPED, "", _RESEAT, *_FLAPS)
-IB_DISCARDS = nics.counting(
-    "ib_discards", _SYSFS, f"warning: many packets discarded {_SINCE}", "", _CONGESTED, IB_DISCARDS_LIMIT
+IB_FLAPS = Check(
+    "ib_flaps",
+    fires=f"warning: the link went down, and came back, {_SINCE}; failed: several times",
+    remedy=_RESEAT,
+    thresholds=(IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT, LINK_FLAPS_LIMIT),
 )
-IB_RETRIES = nics.counting(
-    "ib_retries", "sysfs hw_counters", "warning: many retries since the last reading", "", _RETRIED, IB_RETRIES_LIMIT
+IB_DISCARDS = Check(
+    "ib_discards",
+    fires=f"warning: many packets discarded {_SINCE}",
+    remedy="the fabric is congested or a peer is gone: look at the routes and at PFC/ECN of the switches",
+    thresholds=(IB_DISCARDS_LIMIT,),
+)
+IB_RETRIES = Check(
+    "ib_retries",
+    fires="warning: many retries of the transport since the last reading",
+    remedy="packets are lost on the way: look at PFC, ECN and the MTU of every hop, before any setting of NCCL",
+    thresholds=(IB_RETRIES_LIMIT,),
 )
 
 
@@ -330,27 +267,24 @@ def _counters(
             continue
         grown = host.growth(f"ib.{label}.{name}", counters[name], _ENDS.get(name))
         subject = f"{label} {name}"
-        seen, often = nics.flaps(host, f"ib.{label}", grown) if check is IB_FLAPS else (grown, False)
         if grown.stuck:
             expected = "a counter that can still show a change"
             yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
-        elif often:
+        elif check is IB_FLAPS and grown.by is not None and grown.by >= host.threshold(LINK_FLAPS_LIMIT):
             expected, action = "a link that stays", "drain"
-            yield host.finding(check, Status.FAILED, subject, expected=expected, actual=seen.text, action=action)
-        elif host.limit_reached(grown, change, first) is not None:
+            yield host.finding(check, Status.FAILED, subject, expected=expected, actual=grown.text, action=action)
+        else:
             yield from host.grew(check, subject, grown, change, first)
 
 
 IB_SUBNET_MANAGER = Check(
     "ib_subnet_manager",
-    looks_at="active InfiniBand ports",
     fires="no lid, or no subnet manager",
     expected="a lid, and a subnet manager's",
     remedy="see `sminfo` there, and start a subnet manager (opensm) in the fabric",
 )
 IB_MTU = Check(
     "ib_mtu",
-    looks_at="active ports",
     fires="warning: a smaller MTU than the device can have",
     expected="as large as the device can",
     remedy="raise the MTU of the interface (RoCE: 4200 or more for 4096) or of the partition (InfiniBand)",
@@ -385,7 +319,6 @@ def _unmanaged(host: Subject, port: IbPort) -> Finding:
 
 GID_V2 = Check(
     "gid_v2",
-    looks_at="active RoCE ports that a job would use",
     fires="no RoCE v2 GID of an IPv4 address",
     expected="a RoCE v2 GID of an IPv4 address",
 )
@@ -415,7 +348,6 @@ def _without_gid(host: Subject, port: IbPort) -> Finding:
 
 NCCL_NETWORK = Check(
     "nccl_network",
-    looks_at="NCCL's variables in its files, /etc/environment and the profile, and this host",
     fires="two contradict each other; one names what is not there: an interface, adapter, port, network or file; "
     "warning: NCCL does without it",
     remedy="correct it where it is set, or take it away: NCCL finds interfaces and adapters by itself",
@@ -426,7 +358,7 @@ _HCA = "NCCL_IB_HCA"
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 
 
-@judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports", "nics", "host_files", "libraries"))
+@judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports", "nics", "host_files"))
 def nccl_network(host: Subject) -> Iterator[Finding]:
     """Require what NCCL's variables name: else it ends, or silently takes something slower."""
     env = _nccl_env(host)
@@ -435,10 +367,8 @@ def nccl_network(host: Subject) -> Iterator[Finding]:
         if problem.refuses:
             subject, expected = problem.reason.partition("=")[0], "variables that go together"
             yield host.finding(NCCL_NETWORK, Status.FAILED, subject, expected=expected, actual=problem.reason)
-    if asks_for_ib(env):
-        yield from _alone(host) if not is_set(env, "NCCL_IB_DISABLE") else ()
-    elif env.get("NCCL_NET"):
-        yield from _plugin(host, env)
+    if asks_for_ib(env) and not is_set(env, "NCCL_IB_DISABLE"):
+        yield from _alone(host)
     for name in _INTERFACES:
         yield from _selected(host, env, name, tuple(nics_of(host)), Status.FAILED)
     yield from _adapters(host, env)
@@ -473,20 +403,6 @@ def _alone(host: Subject) -> Iterator[Finding]:
     yield host.finding(NCCL_NETWORK, failed_unless(bool(active)), expected=_ALONE, actual=actual)
 
 
-def _plugin(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Another network than NCCL's own two comes from a plug-in, which NCCL loads as libnccl-net.so or by its name."""
-    network, libraries = env["NCCL_NET"], host.fact("libraries", Libraries)
-    if network.lower() == "socket" or libraries is None or env.get("NCCL_NET_PLUGIN"):
-        return
-    plugins = [library.path for library in libraries.libraries if library.name.startswith("libnccl-net")]
-    # an image, or a folder of LD_LIBRARY_PATH, may bring one; none brings a slip of IB or Socket
-    is_slip = bool(why_no_value("NCCL_NET", network))
-    status = Status.FAILED if is_slip else Status.OK if plugins else Status.WARNING
-    expected = f"IB, Socket, or the network of a plug-in that is there, for NCCL_NET={network}"
-    actual = f"plug-in {plugins[0]}" if plugins else "no libnccl-net.so for the dynamic linker, and no NCCL_NET_PLUGIN"
-    yield host.finding(NCCL_NETWORK, status, "NCCL_NET", expected=expected, actual=actual)
-
-
 def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
     """Judge NCCL's choice of adapters; a host without any works as without the variable: by sockets."""
     unread = host.fact("ib_ports", Unread)
@@ -502,24 +418,17 @@ def _selected(
     value = env.get(name)
     if value and (there or status is Status.WARNING):
         chosen = _choice(value, there)
-        idle = [entry for entry in _entries(value) if not _named(value, entry, there)] if name == _HCA else []
         expected = f"one that {name}={value} selects"
         actual = few(list(chosen)) if chosen else f"it selects none of {few(list(there)) or 'none'}"
-        outcome = Status.OK
-        if chosen and idle:
-            outcome, expected = Status.WARNING, f"each entry of {name}={value} names one that is there"
-            actual = f"{few(idle)}: none of {few(list(there))}"
-        yield host.finding(NCCL_NETWORK, outcome if chosen else status, name, expected=expected, actual=actual)
+        outcome = Status.OK if chosen else status
+        yield host.finding(NCCL_NETWORK, outcome, name, expected=expected, actual=actual)
 
 
 def _choice(value: str, there: Sequence[str]) -> list[str]:
     """NCCL's rule: all that an entry names, or all others after `^`."""
-    named = [name for entry in _entries(value) for name in _named(value, entry, there)]
+    entries = [entry for entry in value.removeprefix("^").removeprefix("=").split(",") if entry]
+    named = [name for entry in entries for name in _named(value, entry, there)]
     return [name for name in there if (name in named) != value.startswith("^")]
-
-
-def _entries(value: str) -> list[str]:
-    return [entry for entry in value.removeprefix("^").removeprefix("=").split(",") if entry]
 
 
 def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
@@ -532,32 +441,3 @@ def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
         for candidate, its_name, its_port in parts
         if matches(its_name, name) and (not port or its_port in ("", port))
     ]
-
-
-SOFT_ROCE = Check(
-    "soft_roce",
-    looks_at="/sys/class/infiniband, live on hosts with rdma_soft_roce",
-    fires="an interface that should carry a software device does not",
-    roles=("rdma",),
-)
-
-
-@judges_fact(
-    SoftRoce,
-    SOFT_ROCE,
-    reads=("soft_roce",),
-    unread="software devices",
-    or_absent=True,
-    where=lambda host: isinstance(host.variables.get("rdma_soft_roce"), list),
-    variables=("rdma_soft_roce",),
-)
-def soft_roce(host: Subject, rdma: SoftRoce) -> Iterator[Finding]:
-    """One finding an interface of `rdma_soft_roce`: tests without an adapter ask for these devices."""
-    for name in map(str, host.variables["rdma_soft_roce"]):
-        device, expected, remedy = f"rxe_{name}", f"a software device on {name}", f"systemctl status nodectl-rxe@{name}"
-        status, actual = Status.FAILED, "not there"
-        if device in rdma.devices:
-            status, actual = Status.OK, "there"
-        elif rdma.cannot:
-            status, actual = Status.SKIPPED, f"{NOT_SETTABLE}: {rdma.cannot}"
-        yield host.finding(SOFT_ROCE, status, device, expected=expected, actual=actual, remedy=remedy)

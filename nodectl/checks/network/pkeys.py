@@ -14,7 +14,6 @@ ORDER = 152
 
 IB_PKEY = Check(
     "ib_pkey",
-    looks_at="sysfs: pkeys",
     fires="a port is a limited member of its first partition: two such ports cannot talk",
     expected="full membership in the first partition (0x8000 or more)",
     remedy="correct the subnet manager's partitions.conf (`=full`), then let it sweep again",

@@ -17,7 +17,6 @@ _DEFAULTS = {29500: "torchrun's --master-port", 29400: "torchrun's --rdzv-endpoi
 
 PORT_TAKEN = Check(
     "port_taken",
-    looks_at="ss",
     fires="warning: something listens on a port that torchrun takes by default",
     expected="nothing listens there",
 )

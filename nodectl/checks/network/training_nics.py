@@ -18,14 +18,12 @@ _LIVE = f"{_AGAIN}; what owns the interface may have set it back"
 
 MTU = Check(
     "mtu",
-    looks_at="the training interfaces (`nodectl_nics`)",
     fires="another MTU than the tuning's",
     remedy=_AGAIN,
     roles=("nic",),
 )
 RINGS = Check(
     "nic_rings",
-    looks_at="ethtool -g of the training interfaces, live",
     fires="smaller than the device lets them be, where the tuning wants them so",
     expected="the device's maximum",
     remedy=_LIVE,
@@ -33,7 +31,6 @@ RINGS = Check(
 )
 INTERRUPTS = Check(
     "nic_interrupts",
-    looks_at="/proc/irq of the training interfaces, live",
     fires="served on another NUMA node, where the tuning wants its own; warning: irqbalance moves them",
     expected="on the CPUs of its NUMA node",
     remedy=_LIVE,
@@ -41,7 +38,6 @@ INTERRUPTS = Check(
 )
 AT_BOOT = Check(
     "nic_boot",
-    looks_at="/etc/nodectl/nic.json, live",
     fires="a boot applies other settings than the tuning's",
     expected="as live",
     remedy=_AGAIN,

@@ -7,21 +7,16 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, provision, warning_unless
 from nodectl.checks.stack.versions import agree, numbers
-from nodectl.common import bounded_json
-from nodectl.facts.environment import DeepSpeed, Imported
-from nodectl.facts.versions import Libraries
+from nodectl.facts.environment import Imported
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.workloads.ds_config import batch_of
 
 ORDER = 31
 
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL"}
-_LINE = re.compile(r"^(\S+)\s+slots=(\d+)$")
 
 TORCH = Check(
     "torch",
-    looks_at="PyTorch imported, at the end of provision and verify",
     fires="it does not import, lacks a pin, or loads another CUDA, cuDNN or NCCL than the stack's",
     expected="imports",
     remedy="see LD_LIBRARY_PATH and ldconfig -p, then `nodectl provision --tags pytorch`",
@@ -31,14 +26,13 @@ TORCH = Check(
 )
 DEEPSPEED = Check(
     "deepspeed",
-    looks_at="DeepSpeed imported and its two files, at the end of provision and verify",
-    fires="it does not import, is another version, or its batch sizes do not fit its ranks",
+    fires="it does not import, or is another version",
     remedy=provision("deepspeed"),
     roles=("deepspeed",),
 )
 
 
-@judges(TORCH, reads=("torch_import", "libraries"))
+@judges(TORCH, reads=("torch_import",))
 def torch(host: Subject) -> Iterator[Finding]:
     """Require the stack's pins, that torch imports, and that the libraries which it loads are the stack's own."""
     package = host.facts.get("torch_import")
@@ -86,19 +80,13 @@ def _versions(host: Subject, package: Imported) -> Iterator[Finding]:
 
 
 def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
-    """Compare the system's copies of the libraries with torch's: which one it loads, and what gets in its way."""
-    libraries = host.fact("libraries", Libraries)
-    system = {library.name.partition(".so")[0]: library for library in libraries.libraries} if libraries else {}
+    """Report copies of the libraries that get in the way of torch's own."""
     for name in ("nccl", "cudnn"):
-        title, path, other = f"{_NAMES[name]} of two", package.files.get(name, ""), system.get(f"lib{name}")
+        title, path = f"{_NAMES[name]} of two", package.files.get(name, "")
         if path and not any(path.startswith(f"{folder}/") for folder in package.own):
             actual = f"torch loads {package.libraries.get(name)} from {path}, not the one of its wheel"
             remedy = "take its folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d"
             yield host.finding(TORCH, Status.WARNING, title, expected="the wheel's", actual=actual, remedy=remedy)
-        elif other and package.libraries.get(name):
-            actual = f"torch's {package.libraries[name]} and the system's {other.version or '?'} ({other.path}): "
-            actual += "torch loads the first"
-            yield host.finding(TORCH, Status.OK, title, expected="torch loads the wheel's", actual=actual)
     for folder, names in package.shadowing.items():
         remedy = "take it out of /etc/environment, /etc/profile.d and the job's own environment"
         title, actual = "LD_LIBRARY_PATH", f"{folder} holds {', '.join(names)}"
@@ -107,49 +95,19 @@ def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
 
 @judges(DEEPSPEED, reads=("deepspeed",))
 def deepspeed(host: Subject) -> Iterator[Finding]:
-    """Require DeepSpeed where the stack has it: it imports, and train = micro x accumulation x ranks holds."""
+    """Require DeepSpeed where the stack has it."""
     deepspeed = host.facts.get("deepspeed")
     wanted = host.wanted.stack.deepspeed if host.wanted else None
     if not wanted:
         return
     yield from host.lacks(DEEPSPEED, deepspeed, "import", expected="imports")
-    if not isinstance(deepspeed, DeepSpeed):
+    if not isinstance(deepspeed, Imported):
         return
-    error, version = deepspeed.package.error, (deepspeed.package.version or "").partition("+")[0]
-    if error:
+    version = (deepspeed.version or "").partition("+")[0]
+    if deepspeed.error:
         remedy = f"import deepspeed by hand in the environment; then {DEEPSPEED.remedy}"
-        yield host.finding(DEEPSPEED, Status.FAILED, "import", expected="imports", actual=error, remedy=remedy)
+        yield host.finding(
+            DEEPSPEED, Status.FAILED, "import", expected="imports", actual=deepspeed.error, remedy=remedy
+        )
     else:
         yield host.finding(DEEPSPEED, failed_unless(version == wanted), "version", expected=wanted, actual=version)
-    yield _batch(host, deepspeed.config or "", deepspeed.hostfile or "")
-
-
-def _batch(host: Subject, config: str, hostfile: str) -> Finding:
-    try:
-        world = ranks(hostfile)
-    except ValueError as error:
-        return host.finding(DEEPSPEED, Status.FAILED, "hostfile", expected="HOST slots=N", actual=str(error))
-    try:
-        batch = batch_of(bounded_json.loads(config), world)
-    except (ValueError, AttributeError) as error:
-        actual = f"cannot be read: {error!r}"
-        return host.finding(DEEPSPEED, Status.FAILED, "configuration", expected="JSON", actual=actual)
-    actual = f"train_batch_size {batch.train}"
-    return host.finding(DEEPSPEED, failed_unless(batch.holds), "batch", expected=batch.rule, actual=actual)
-
-
-def ranks(hostfile: str) -> int:
-    """Ranks of a hostfile; ValueError with the line that DeepSpeed would not read."""
-    hosts: dict[str, int] = {}
-    for number, line in enumerate(hostfile.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        row = _LINE.match(line.strip())
-        if not row:
-            raise ValueError(f"line {number} is no 'HOST slots=N': {line}")
-        if row[1] in hosts:
-            raise ValueError(f"line {number} names {row[1]} again")
-        hosts[row[1]] = int(row[2])
-    if not hosts:
-        raise ValueError("no host in it")
-    return sum(hosts.values())

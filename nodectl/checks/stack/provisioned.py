@@ -24,7 +24,6 @@ ORDER = 32
 
 LAUNCHER = Check(
     "launcher",
-    looks_at=f"{node_paths.LAUNCHER} on hosts with {node_paths.ROOT}, live",
     fires="it does not run, or torchrun is not there",
     roles=("launcher",),
 )
@@ -39,23 +38,21 @@ def launcher(host: Subject, launcher: Launcher) -> Iterator[Finding]:
         yield host.finding(LAUNCHER, status, subject, expected=expected, actual=actual, remedy=provision(role))
 
 
-def _check(name: str, looks_at: str) -> Check:
+def _check(name: str) -> Check:
     return Check(
         name,
-        looks_at=f"{looks_at}, as dpkg or rpm has it, live on hosts that nodectl provisioned",
         fires="not there, or another version; warning: not held, or the nearest to a pin that no repository has",
         remedy=f"`nodectl provision --tags {name}`",
         roles=(name,),
     )
 
 
-CUDA = _check("cuda", "the stack's toolkit")
-CUDNN = _check("cudnn", "the system's cuDNN")
-NCCL = _check("nccl", "the system's NCCL")
-DCGM = _check("dcgm", "DCGM")
+CUDA = _check("cuda")
+CUDNN = _check("cudnn")
+NCCL = _check("nccl")
+DCGM = _check("dcgm")
 RDMA = Check(
     "rdma_packages",
-    looks_at="the programs of RDMA, as dpkg or rpm has them, live on hosts that nodectl provisioned",
     fires="not installed, where the hardware profile has RDMA",
     expected="installed",
     remedy="`nodectl provision --tags rdma`",
@@ -133,7 +130,6 @@ def _package(host: Subject, check: Check, name: str, version: str | None, packag
 
 DRIVER_BUILD = Check(
     "driver_build",
-    looks_at="DKMS, modules.dep of each kernel and Secure Boot, live",
     fires=(
         "the installed driver has no module for the running kernel; warning: none for the one that the next boot "
         "starts, or Secure Boot on and nvidia not loaded"
@@ -214,7 +210,6 @@ def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
 
 NCCL_TESTS = Check(
     "nccl_tests",
-    looks_at=f"{node_paths.NCCL_TESTS}, at the end of provision and verify",
     fires="not built from the stack's source, NCCL and toolkit, or they load another NCCL; warning: no nvcc",
     expected="built",
     remedy=provision("nccl_tests"),
@@ -268,7 +263,6 @@ def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[
 
 NVIDIA_REPOSITORY = Check(
     "nvidia_repository",
-    looks_at="apt's sources, lists and candidates, or dnf's sources, at the end of provision and verify",
     fires="not one source of NVIDIA's packages, other candidates than the stack's, upgrades of drivers",
     remedy=provision("nvidia_repository"),
     roles=("nvidia_repository",),

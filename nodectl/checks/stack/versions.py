@@ -25,7 +25,6 @@ _NO_DRIVER = re.compile(r"(?i)couldn't communicate with the NVIDIA driver|driver
 
 VERSIONS = Check(
     "versions",
-    looks_at="torch, CUDA, cuDNN, NCCL of the environment; the driver",
     fires="another; a driver too old",
     roles=("pytorch",),
     roles_of={"driver": ("nvidia_driver",)},
@@ -103,7 +102,6 @@ def numbers(version: str) -> tuple[int, ...]:
 
 DRIVER_LOADED = Check(
     "driver_loaded",
-    looks_at="/proc/driver/nvidia, nvidia-smi",
     fires="nvidia-smi cannot talk to the driver, or a driver is installed and not loaded",
     expected="loaded",
     remedy="`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot",
@@ -112,7 +110,6 @@ DRIVER_LOADED = Check(
 )
 DRIVER_LIBRARY = Check(
     "driver_library",
-    looks_at="nvidia-smi",
     fires="the library is not of the loaded driver's version",
     expected="one version",
     remedy=_REBOOT,
@@ -121,7 +118,6 @@ DRIVER_LIBRARY = Check(
 )
 DRIVER_PENDING = Check(
     "driver_pending",
-    looks_at="modinfo",
     fires="warning: another driver comes with the next boot",
     remedy=_REBOOT,
     action="reboot",
@@ -129,7 +125,6 @@ DRIVER_PENDING = Check(
 )
 DRIVER_CUDA = Check(
     "driver_cuda",
-    looks_at="nvidia-smi",
     fires="the driver is too old for the environment's CUDA",
     remedy="install a newer driver, or choose a stack with an older CUDA",
     roles=("nvidia_driver",),
@@ -220,8 +215,7 @@ def _cuda(host: Subject, versions: Versions) -> Iterator[Finding]:
 
 MANAGED_DRIVER = Check(
     "managed_driver",
-    looks_at="the loaded driver, where `nodectl_driver` is `manage`",
-    fires="not of the stack's branch; warning: the other kind of kernel modules, open or proprietary",
+    fires="not of the stack's branch",
     roles=("nvidia_driver",),
 )
 
@@ -244,59 +238,19 @@ def managed_driver(host: Subject) -> Iterator[Finding]:
         remedy = provision("nvidia_driver")
         yield host.finding(MANAGED_DRIVER, Status.UNKNOWN, "branch", expected=branch, actual=reason, remedy=remedy)
         return
-    status, remedy = (
-        failed_unless(versions.driver.split(".")[0] == wanted.branch),
-        f"{provision('nvidia_driver')}, then reboot",
-    )
-    yield host.finding(
-        MANAGED_DRIVER, status, "branch", expected=branch, actual=versions.driver, remedy=remedy, action="reboot"
-    )
-    yield _flavour(host, wanted.flavour, versions)
-
-
-def _flavour(host: Subject, wanted: str, versions: Versions) -> Finding:
-    """Either kind serves CUDA; which one a GPU may have is NVIDIA's to say."""
-    actual = versions.driver_flavour or versions.unavailable.get("driver_flavour", "not told")
-    status = Status.UNKNOWN if versions.driver_flavour is None else warning_unless(versions.driver_flavour == wanted)
-    remedy = "none needed, either kind serves CUDA; else name the flavour in nodectl_overrides, or provision again"
-    return host.finding(MANAGED_DRIVER, status, "kernel modules", expected=wanted, actual=actual, remedy=remedy)
-
-
-NCCL_LOADED = Check(
-    "nccl_loaded",
-    looks_at="the environment's libnccl, loaded",
-    fires="it is not what its package says",
-    remedy=f"{_INSTALL}: somebody exchanged the library below the package",
-    action="restart job",
-    roles=("pytorch",),
-)
-
-
-@judges(NCCL_LOADED, reads=("versions",))
-def loaded_nccl(host: Subject) -> Iterator[Finding]:
-    """Require that the library in the environment answers with the version that its package names."""
-    versions = host.fact("versions", Versions)
-    if versions is None or versions.nccl is None:
-        return
-    reason = versions.unavailable.get("nccl_loaded")
-    if versions.nccl_loaded is not None:
-        status = failed_unless(agree(versions.nccl, versions.nccl_loaded))
-        yield host.finding(NCCL_LOADED, status, expected=versions.nccl, actual=versions.nccl_loaded)
-    elif reason is not None:
-        remedy = "load it there: the environment's python, ctypes.CDLL of its libnccl.so.2"
-        yield host.finding(NCCL_LOADED, Status.UNKNOWN, expected=versions.nccl, actual=reason, remedy=remedy)
+    status, actual = failed_unless(versions.driver.split(".")[0] == wanted.branch), versions.driver
+    remedy = f"{provision('nvidia_driver')}, then reboot"
+    yield host.finding(MANAGED_DRIVER, status, "branch", expected=branch, actual=actual, remedy=remedy, action="reboot")
 
 
 GPU_MODULES = Check(
     "gpu_modules",
-    looks_at="/proc/modules, where the profile has GPUs",
     fires="nvidia or nvidia_uvm not loaded, or nouveau",
     expected="nvidia, nvidia_uvm",
     roles=("nvidia_driver",),
 )
 GPUDIRECT = Check(
     "gpudirect",
-    looks_at="/proc/modules, with RDMA",
     fires="warning: neither nvidia_peermem nor the open modules",
     expected="nvidia_peermem, or the open modules (DMA-BUF)",
     remedy="`modprobe nvidia-peermem`, and name it in /etc/modules-load.d",

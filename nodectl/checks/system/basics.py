@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Subject, Threshold, judges, judges_fact, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, Told, judges, judges_value, warning_unless
 from nodectl.facts.base import NO_TIME, hung
 from nodectl.facts.look import Hung
 from nodectl.facts.services import Clock, ClockSync, TimeService
@@ -21,7 +21,6 @@ CLOCK_WARNING_S_LIMIT = Threshold("clock_warning_s", 1.0, "preflight lists of th
 CLOCK_FAILED_S_LIMIT = Threshold("clock_failed_s", 5.0, "torchrun's rendezvous drops a host whose clock is 15 s off")
 CLOCK = Check(
     "clock",
-    looks_at="against ours, and who keeps it",
     fires="beyond the threshold; warning: not synchronised, kept by none or several; unknown: asked too slowly",
     expected="synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
@@ -89,7 +88,6 @@ _REMEDIES = {
 _FLOOD = "run it there and see what it prints: a host that is well says less"
 HUNG = Check(
     "hung",
-    looks_at="all commands",
     fires="a tool did not end in time or printed without end, or no time was left for it, and it tells of what the "
     "profile or the site promises (GPUs, RDMA, mounts); unknown: it tells of something else",
     expected="an answer in time",
@@ -159,19 +157,17 @@ def told_once(host: Subject, findings: Sequence[Finding]) -> Sequence[Finding]:
 
 PYTHON3 = Check(
     "python3",
-    looks_at="python3 of the login's PATH",
     fires="not installed",
     expected="python3: probes, jobs and Ansible's modules are run by it",
     remedy="install it: `apt-get install python3` or `dnf install python3`",
 )
 
 
-@judges_fact(Versions, PYTHON3, reads=("versions",), unread="the system's Python")
-def python3(host: Subject, versions: Versions) -> Iterator[Finding]:
+@judges_value(Versions, PYTHON3, reads=("versions",), unread="the system's Python", otherwise=Status.FAILED)
+def python3(_: Subject, versions: Versions) -> Told | None:
     """Require the system's own python3, not that of an environment."""
     reason = versions.unavailable.get("python3", "")
     if not (versions.python3 or reason):
-        return
-    absent = reason.endswith("is not installed")
-    status = Status.OK if versions.python3 else Status.FAILED if absent else Status.UNKNOWN
-    yield host.finding(PYTHON3, status, actual=versions.python3 or reason)
+        return None
+    is_unknown = not versions.python3 and not reason.endswith("is not installed")
+    return Told(None if is_unknown else bool(versions.python3), versions.python3 or reason)

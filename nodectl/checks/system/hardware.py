@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, Told, failed_unless, judges_fact, judges_value
 from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.processors import Cpu, Memory, Numa, cpu_set
 from nodectl.facts.storage import Array, Drive, Drives, Raid
@@ -25,17 +25,15 @@ _GIB_MIB = 1024
 
 CPU_MODEL = Check(
     "cpu_model",
-    looks_at="lscpu",
     fires="another processor than the hardware profile's",
     remedy="look whether the board was exchanged (`dmidecode -t system`); if the node is meant so, choose its own "
     "hardware profile",
 )
-CPU_SOCKETS = Check("cpu_sockets", looks_at="lscpu", fires="not as many sockets as the profile has")
-CPU_CORES = Check("cpu_cores", looks_at="lscpu", fires="not as many cores")
-CPU_THREADS = Check("cpu_threads", looks_at="lscpu", fires="not as many threads: SMT switched, or processors lost")
+CPU_SOCKETS = Check("cpu_sockets", fires="not as many sockets as the profile has")
+CPU_CORES = Check("cpu_cores", fires="not as many cores")
+CPU_THREADS = Check("cpu_threads", fires="not as many threads: SMT switched, or processors lost")
 CPU_OFFLINE = Check(
     "cpu_offline",
-    looks_at="lscpu",
     fires="warning: processors that the kernel knows are offline",
     expected="every processor online",
     remedy="`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)",
@@ -69,101 +67,62 @@ def processors(host: Subject, cpu: Cpu) -> Iterator[Finding]:
         yield host.finding(check, status, expected=f"{number} {noun}", actual=actual, remedy=remedy)
 
 
-@judges_fact(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
-def offline(host: Subject, cpu: Cpu) -> Iterator[Finding]:
+@judges_value(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
+def offline(_: Subject, cpu: Cpu) -> Told:
     """Compare the threads that the kernel knows of (all that lscpu counts) with those online."""
     if cpu.online is None:
-        remedy = "look at /sys/devices/system/cpu/online there"
-        yield host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
-        return
+        return Told(None, remedy="look at /sys/devices/system/cpu/online there")
     online = len(cpu_set(cpu.online))
-    actual = f"{online} of {cpu.threads} ({cpu.online})"
-    yield host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
+    return Told(online >= cpu.threads, f"{online} of {cpu.threads} ({cpu.online})")
 
 
-NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets", remedy=_BIOS)
 MEMORY_BALANCE = Check(
     "memory_balance",
-    looks_at="sysfs",
     fires="warning: a NUMA node has less than three quarters of another's memory",
     expected="each NUMA node as much memory as the others",
     remedy=f"a module is missing or off on one node: {_REPLUG}",
 )
 
 
-@judges_fact(Numa, NUMA_NODES, MEMORY_BALANCE, reads=("numa", "cpu"), unread="the NUMA nodes", borrowed="sys")
-def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
-    """Require a node of memory for each socket at least, each with about as much as the others."""
-    if not numa.nodes:
-        return
-    cpu = host.fact("cpu", Cpu)
-    sockets = (cpu.sockets if cpu else None) or 1
+@judges_value(Numa, MEMORY_BALANCE, reads=("numa",), unread="the NUMA nodes", borrowed="sys")
+def numa(_: Subject, numa: Numa) -> Told | None:
+    """Require about as much memory on each NUMA node as on the others."""
     # a node without processors is a GPU's memory (GH200), or memory at the end of a link (CXL)
     nodes = [node for node in numa.nodes if node.cpus] or list(numa.nodes)
-    number = len(nodes)
-    expected = f"{sockets} or more, one for each socket"
-    yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
-    sizes = {node.node: node.memory_mib for node in nodes}
-    sizes_mib = {node: size for node, size in sizes.items() if size is not None}
-    if len(sizes_mib) < len(sizes):
-        yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
-        return
-    least, most = min(sizes_mib.values()), max(sizes_mib.values())
+    sizes_mib = {node.node: node.memory_mib for node in nodes if node.memory_mib is not None}
+    if len(sizes_mib) < len(nodes) or not nodes:
+        return Told(None) if nodes else None
     actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in sizes_mib.items())
-    yield host.finding(MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), actual=actual)
+    return Told(min(sizes_mib.values()) >= _UNEVEN * max(sizes_mib.values()), actual)
 
 
 MEMORY_PERCENT_LIMIT = Threshold(
     "memory_percent", 90, "what the firmware and the kernel keep is less than a tenth of what is installed"
 )
-SWAP_USED_PERCENT_LIMIT = Threshold("swap_used_percent", 10, "a training node that swaps is slow for every rank")
 MEMORY_SIZE = Check(
     "memory_size",
-    looks_at="/proc/meminfo",
     fires="less than the profile's, beyond what firmware keeps",
     remedy=_REPLUG,
     thresholds=(MEMORY_PERCENT_LIMIT,),
 )
-SWAP = Check(
-    "swap",
-    looks_at="/proc/meminfo",
-    fires="warning: more of it in use than the threshold",
-    remedy="find what fills the memory (`ps aux --sort -rss | head` there), then `swapoff -a && swapon -a`",
-    thresholds=(SWAP_USED_PERCENT_LIMIT,),
-)
 
 
-@judges_fact(
+@judges_value(
     Memory,
     MEMORY_SIZE,
     reads=("memory",),
     unread="the memory",
     borrowed="memory",
     where=lambda host: bool(host.wanted and host.wanted.hardware.memory_gb),
+    otherwise=Status.FAILED,
 )
-def memory(host: Subject, memory: Memory) -> Iterator[Finding]:
+def memory(host: Subject, memory: Memory) -> Told:
     """Require as much memory as the profile names, less what firmware and kernel keep."""
-    wanted_gb, percent = (
-        (host.wanted.hardware.memory_gb if host.wanted else 0) or 0,
-        host.threshold(MEMORY_PERCENT_LIMIT),
-    )
+    wanted_gb = (host.wanted.hardware.memory_gb if host.wanted else 0) or 0
+    percent = host.threshold(MEMORY_PERCENT_LIMIT)
     enough = memory.total_mib >= wanted_gb * 1e9 / 2**20 * percent / 100
     expected = f"{wanted_gb} GB installed, {percent:g} % of it usable or more"
-    actual = f"{memory.total_mib * 2**20 / 1e9:.0f} GB"
-    yield host.finding(MEMORY_SIZE, failed_unless(enough), expected=expected, actual=actual)
-
-
-@judges_fact(Memory, SWAP, reads=("memory",), unread="the memory", borrowed="memory")
-def swap(host: Subject, memory: Memory) -> Iterator[Finding]:
-    """Not much of the memory in use is swapped out."""
-    limit = host.threshold(SWAP_USED_PERCENT_LIMIT)
-    status, actual = Status.OK, "no swap"
-    if memory.swap_mib and memory.swap_free_mib is None:
-        status, actual = Status.UNKNOWN, "not told"
-    elif memory.swap_mib and memory.swap_free_mib is not None:
-        used = 100 * (memory.swap_mib - memory.swap_free_mib) / memory.swap_mib
-        status, actual = warning_unless(used <= limit), f"{used:.0f} % of {memory.swap_mib} MiB"
-    yield host.finding(SWAP, status, expected=f"at most {limit:g} % of swap in use", actual=actual)
+    return Told(enough, f"{memory.total_mib * 2**20 / 1e9:.0f} GB", expected)
 
 
 MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
@@ -173,33 +132,31 @@ MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
 )
 MEMORY_AVAILABLE = Check(
     "memory_available",
-    looks_at="/proc/meminfo",
     fires="warning: less available than the threshold, apart from huge pages",
     remedy="find what fills the memory (`ps aux --sort -rss | head`, `df -h /dev/shm` there); end what no job needs",
     thresholds=(MEMORY_AVAILABLE_PERCENT_LIMIT,),
 )
 
 
-@judges_fact(Memory, MEMORY_AVAILABLE, reads=("memory",), unread="the memory", borrowed="memory")
-def available(host: Subject, memory: Memory) -> Iterator[Finding]:
+@judges_value(Memory, MEMORY_AVAILABLE, reads=("memory",), unread="the memory", borrowed="memory")
+def available(host: Subject, memory: Memory) -> Told:
     """Ranks and their loaders find memory."""
     least = host.threshold(MEMORY_AVAILABLE_PERCENT_LIMIT)
     usable_mib = memory.total_mib - (memory.huge_pages_mib or 0)
     expected = f"{least:g} % of the memory available or more"
     if memory.available_mib is None or usable_mib <= 0:
-        yield host.finding(MEMORY_AVAILABLE, Status.UNKNOWN, expected=expected, actual="not told")
-        return
+        return Told(None, expected=expected)
     percent = 100 * memory.available_mib / usable_mib
     enough = percent >= least
-    actual = expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}"
-    yield host.finding(MEMORY_AVAILABLE, warning_unless(enough), expected=expected, actual=actual)
+    return Told(
+        enough, expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}", expected
+    )
 
 
 # Disks that share their data (software RAID with all its members), and what each says of its own health.
 
 RAID = Check(
     "raid",
-    looks_at="/proc/mdstat",
     fires="an array that does not run or has a failed disk; warning: one that runs without a disk, or is being rebuilt",
     expected="all disks of all arrays",
     remedy="`mdadm --detail /dev/mdN` there: replace the disk, then `mdadm --add`",
@@ -232,7 +189,6 @@ DRIVE_ERRORS_LIMIT = Threshold("drive_errors", 1, "between two readings; each is
 DRIVE_ERRORS_FIRST_LIMIT = Threshold("drive_errors_first", 100, "without an earlier reading only a clear number counts")
 DRIVE_HEALTH = Check(
     "drive_health",
-    looks_at="smartctl or `nvme smart-log` of each drive",
     fires="it calls itself failing, or an attribute is beyond its limit; warning: worn, hot, or data was lost",
     expected="no complaint",
     remedy="`smartctl -x DRIVE` there; save what is on it and replace it",
@@ -294,7 +250,6 @@ _DAY_S = 86400
 BMC_DAYS_LIMIT = Threshold("bmc_days", 7, "what is older was seen before, or repaired: nobody empties the log")
 BMC_LOG = Check(
     "bmc_log",
-    looks_at="`ipmitool sel list`",
     fires="a part that failed within the threshold's days; warning: one that is about to, or came near its limit",
     expected="no event of a failed part",
     remedy="`ipmitool sel elist` there names the part; after the repair `ipmitool sel clear`",

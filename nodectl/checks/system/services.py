@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodectl.checks.check import (
@@ -19,7 +18,6 @@ from nodectl.checks.check import (
 )
 from nodectl.checks.kernel.settings import most_files
 from nodectl.facts.base import whole
-from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import TIMER, HealthTimer, SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import UnitLimits
 from nodectl.model.finding import Finding
@@ -41,7 +39,6 @@ _KIB = 1024
 
 FAILED_UNITS = Check(
     "failed_units",
-    looks_at="systemd",
     fires="warning: a unit failed",
     expected="none failed",
     roles_of={
@@ -52,14 +49,12 @@ FAILED_UNITS = Check(
 )
 UNIT_STOPPED = Check(
     "unit_stopped",
-    looks_at="systemd",
     fires="warning: a unit that training depends on is enabled, and ended badly, or is a service that never ends",
     expected="active",
     roles_of={"nvidia-dcgm": ("dcgm",), "nvidia-dcgm-exporter": ("dcgm_exporter",)},
 )
 AUTOMATIC_UPGRADES = Check(
     "automatic_upgrades",
-    looks_at="systemd, on hosts with GPUs",
     fires="warning: packages are replaced under running jobs",
     expected="not running on a training node",
 )
@@ -120,12 +115,9 @@ def _stopped(host: Subject, unit: Unit) -> Finding:
     return host.finding(UNIT_STOPPED, Status.WARNING, unit.name, actual=actual, remedy=remedy)
 
 
-UNIT_LIMITS = Check(
-    "unit_limits", looks_at="systemd's defaults", fires="warning: lower than the tuning's limits", roles=("limits",)
-)
+UNIT_LIMITS = Check("unit_limits", fires="warning: lower than the tuning's limits", roles=("limits",))
 REMOVE_IPC = Check(
     "remove_ipc",
-    looks_at="logind",
     fires="warning: it removes shared memory of users who logged out",
     expected="no: else /dev/shm/nccl-* goes when its user's last session ends",
     remedy="set RemoveIPC=no in /etc/systemd/logind.conf.d, then `systemctl restart systemd-logind`",
@@ -161,7 +153,7 @@ def _enough(name: str, actual: str, wanted: str) -> bool:
     return number >= int(wanted) * (_KIB if name == "memlock" else 1)
 
 
-# Whether Slurm would give this node work, and as much of it as the node has.
+# Whether Slurm would give this node work.
 
 _DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "INVALID_REG", "POWERED_DOWN"}
@@ -169,33 +161,15 @@ _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "IN
 
 SLURM_STATE = Check(
     "slurm_state",
-    looks_at="scontrol",
     fires="failed: down or not responding; warning: drained",
     expected="a state in which jobs start",
-)
-_CAUSES = (
-    *("driver_loaded", "driver_library", "gpu_lost", "gpus", "cpu_offline", "cpu_sockets", "cpu_cores", "cpu_threads"),
-    *("memory_uncorrected", "memory_size", "memory_balance", "numa_nodes", "fleet_gpus", "fleet_cpu", "fleet_memory"),
-)
-SLURM_RESOURCES = Check(
-    "slurm_resources",
-    looks_at="scontrol",
-    fires="warning: Slurm's CPUs, memory or GPUs are not the node's",
-    follows=_CAUSES,
-)
-
-
-# whoever wrote the line saw more: a part that failed is not to be written off
-_LOST = (
-    "Slurm was told of more {name} than there are: look whether a part is lost (`ipmitool sel list`, `dmesg`); "
-    "only if the node was built so: {correct}"
 )
 
 
 @judges_fact(
     SlurmNode,
-    *(SLURM_STATE, SLURM_RESOURCES),
-    reads=("slurm", "lab", "cpu", "memory"),
+    SLURM_STATE,
+    reads=("slurm",),
     unread=SLURM_STATE.expected,
 )
 def state(host: Subject, node: SlurmNode) -> Iterator[Finding]:
@@ -209,35 +183,6 @@ def state(host: Subject, node: SlurmNode) -> Iterator[Finding]:
     if not node.responding:
         remedy = f"look at slurmd there (`systemctl status slurmd`); {remedy}"
     yield host.finding(SLURM_STATE, status, actual=actual, remedy=remedy)
-    yield from _resources(host, node)
-
-
-def _resources(host: Subject, node: SlurmNode) -> Iterator[Finding]:
-    """Compare what slurm.conf says of the node with what it has."""
-    cpu = None if host.borrows("cpu") else host.fact("cpu", Cpu)
-    memory = None if host.borrows("memory") else host.fact("memory", Memory)
-    correct = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"
-    rows: list[tuple[str, bool, bool, str, str]] = []
-    if cpu and node.cpus is not None:
-        # one CPU a core, or one a thread: both are usual
-        right, more = node.cpus in (cpu.threads, cpu.cores), node.cpus > cpu.threads
-        rows.append(("CPUs", right, more, f"{cpu.threads}", f"{node.cpus}"))
-    if memory and node.memory_mib is not None:
-        enough = node.memory_mib <= memory.total_mib
-        rows.append(("memory", enough, not enough, f"{memory.total_mib} MiB or less", f"{node.memory_mib} MiB"))
-    if host.gpus:
-        number = gpus_of(node.gres)
-        rows.append(("GPUs", number == host.gpus, number > host.gpus, f"{host.gpus}", f"{number}"))
-    for name, right, more, expected, actual in rows:
-        remedy = _LOST.format(name=name, correct=correct) if more else correct
-        yield host.finding(
-            SLURM_RESOURCES, warning_unless(right), name, expected=expected, actual=actual, remedy=remedy
-        )
-
-
-def gpus_of(gres: str | None) -> int:
-    """Return how many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
-    return sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")))
 
 
 # Whether a node that should look at itself does: its timer runs, and the file that it writes is young.
@@ -245,7 +190,6 @@ def gpus_of(gres: str | None) -> int:
 AGE_LIMIT = Threshold("health_timer_age_s", 3600, "a look each five minutes; a file of an hour is nobody's any more")
 HEALTH_TIMER = Check(
     "health_timer",
-    looks_at=f"{TIMER} and its file, live on hosts with nodectl_health_timer",
     fires="not active, or its file is old",
     expected="active",
     remedy=provision("health_timer"),

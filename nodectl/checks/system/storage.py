@@ -24,14 +24,12 @@ _WRITTEN = ("/", "/var", "/var/log", "/var/tmp", "/home", "/root", "/tmp", "/opt
 SHM_MIB_LIMIT = Threshold("shm_mib", 1024, "NCCL and loaders talk through it; container engines give 64")
 SHARED_MEMORY = Check(
     "shared_memory",
-    looks_at="`/dev/shm`",
     fires="warning: smaller than the threshold; unknown: none there",
     remedy="enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container",
     thresholds=(SHM_MIB_LIMIT,),
 )
 SHM_FREE = Check(
     "shm_free",
-    looks_at="`/dev/shm`",
     fires="warning: nearly full",
     remedy="remove what ended jobs left there: /dev/shm/nccl-*, torch_*, sem.* that no process holds",
     thresholds=(SHM_MIB_LIMIT,),
@@ -64,14 +62,12 @@ DISK_USED_PERCENT_LIMIT = Threshold(
 INODES_USED_PERCENT_LIMIT = Threshold("inodes_used_percent", 90, "a job folder and its cache are thousands of files")
 DISK = Check(
     "disk",
-    looks_at="`/`, the state folder and `/var/log`",
     fires="warning: less room than the threshold, or more of it in use",
     remedy="make room there; `nodectl jobs clean` removes what ended jobs left, `journalctl --vacuum-size` old logs",
     thresholds=(DISK_FREE_MIB_LIMIT, DISK_USED_PERCENT_LIMIT),
 )
 INODES = Check(
     "inodes",
-    looks_at="`/`, the state folder and `/home`",
     fires="warning: nearly no inodes left",
     remedy="remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them",
     thresholds=(INODES_USED_PERCENT_LIMIT,),
@@ -115,7 +111,6 @@ def _inodes(host: Subject, folder: str, used_percent: int | None, most: float) -
 
 READ_ONLY = Check(
     "read_only",
-    looks_at="`/`, `/var`, `/home` …, the state folder's and the site's `mounts`",
     fires="read-only: the kernel gave the disk up",
     expected="writable",
     remedy="`dmesg` there says why the kernel gave it up: unmount it, run fsck on that disk, mount it again; if "
@@ -128,7 +123,6 @@ _OF_THE_MACHINE = (
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - read, never written
 TEMPORARY = Check(
     "noexec",
-    looks_at="`/tmp`, `/var/tmp`",
     fires="warning: mounted noexec, so that no library that is built there can be loaded",
     expected="programs and libraries may be run there: torch.compile, Triton and extensions build them in TMPDIR",
     remedy="mount it without noexec (/etc/fstab, tmp.mount), or set TMPDIR for jobs to a folder that allows it",
@@ -147,7 +141,7 @@ def temporary(host: Subject, mounts: Mounts) -> Iterator[Finding]:
     yield from host.all_of(TEMPORARY, barred, actual="no temporary folder is noexec")
 
 
-MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted", expected="mounted")
+MOUNT = Check("mount", fires="not mounted", expected="mounted")
 
 
 def _wanted(host: Subject) -> list[str]:

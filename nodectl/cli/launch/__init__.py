@@ -22,13 +22,13 @@ from nodectl.common.counting import counted
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.facts.job import KeptCode, RdmaDevices
+from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
-from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
-    GPU,
+    HOST,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -43,11 +43,12 @@ from nodectl.jobs.plan import (
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
-from nodectl.report.jobs import findings_lines, plan_text
+from nodectl.report.findings import findings_text
+from nodectl.report.jobs import plan_text
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.inventory.here import kept
 
@@ -78,7 +79,6 @@ def launch(app: App, asked: Launch) -> None:
     Outside a repository the script travels alone; --code DIR copies a folder.
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
-    asked.refuse_contradictions()
     app.inventory  # noqa: B018 - says first which machine is meant
     work = _work(app, asked)
     raise click.exceptions.Exit(_launched(app, asked, work))
@@ -119,8 +119,8 @@ def _launched(app: App, asked: Launch, work: _Work) -> int:
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document)))
             return 0
-        _start(app, hosts, plan, work, surroundings)
-    note_jobs(app.fleet, [plan.id], started=True)
+        _start(app, hosts, plan, work)
+    note_started(app.fleet, plan.id)
     if asked.detach:
         names = [host.name for host in plan.hosts]
         job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}
@@ -148,7 +148,8 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         nproc_per_node=limits.nproc_per_node,
         lease_s=limits.lease,
         launcher=launcher,
-        venv=_venv(hosts[0], launcher, around.venv, in_container=in_container),
+        # in a container it is what PATH has, unless one is named
+        venv=around.venv or "" if in_container else venv_of(hosts[0].variables, launcher, around.venv),
         env_names=tuple(sorted(work.env)),
         name=way.name,
         workdir=way.workdir,
@@ -165,29 +166,25 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
 def _ready_hosts(
     app: App, asked: Launch, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Return the hosts that passed preflight and their surroundings; NICs are bound to GPUs."""
-    binding = asked.around.nic_binding
+    """Return the hosts that passed preflight and their surroundings, with the NICs for NCCL."""
     needs = _job_needs(hosts, request, work, asked.around.venv)
     hosts, surroundings = _preflight(app, hosts, request, needs, work.skipping)
-    if binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
+    if asked.around.nic_binding == HOST and surroundings.rdma_hosts:  # else there is nothing to import for
         from nodectl.jobs.nics import bind_nics
 
-        ranks = asked.limits.nproc_per_node
-        surroundings, lines = bind_nics(app.transport, hosts, surroundings, binding, ranks, app.forks)
+        surroundings, lines = bind_nics(app.transport, hosts, surroundings, app.forks)
         for line in lines:
             note(line)
     return hosts, surroundings
 
 
-def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
+def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
     """Send the code and start a supervisor on each host; if that fails it is undone everywhere, and said."""
     where = counted(len(hosts), "host")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
-    if any(surroundings.kept_code.values()):
-        note(describe_parcels(sent))
+    package = pack(plan, work.way.code)
     note(f"job {plan.id}: starting on {where}")
     try:
-        start(app.transport, hosts, plan, packages, work.env, app.forks)
+        start(app.transport, hosts, plan, package, work.env, app.forks)
     except BaseException as error:
         for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
             note(line)
@@ -207,32 +204,19 @@ def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
         note(line)
 
 
-def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
-    """Return the environment's folder on the hosts; in a container it is empty (what PATH has) unless one is named."""
-    return asked or "" if in_container else venv_of(host.variables, launcher, asked)
-
-
-def _own(venv: str | None, of_all: str) -> str:
-    return venv if venv and venv != of_all else ""
-
-
-def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
-    """Each host's own, by its name; none for a launcher of the operator's own."""
-    return tuple((host.name, venv) for host in hosts if (venv := venv_of(host.variables, launcher, None)))
-
-
 def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:
     way, folder = work.way, request.checkpoint_folder()
+    # each host's own; none for a launcher of the operator's own
+    own = [(host.name, venv_of(host.variables, request.launcher, None)) for host in hosts]
     return JobNeeds(
         candidate_ports=candidate_ports(),
         interface=work.interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=None if way.start.container else request.venv or None,
-        venvs=() if venv or way.start.container else _venvs(hosts, request.launcher),
+        venvs=() if venv or way.start.container else tuple((name, venv) for name, venv in own if venv),
         image=way.start.container.image if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
-        project="" if way.code is None else way.code.project,
         paths=work.paths,
         engine=way.start.engine,
     )
@@ -252,8 +236,7 @@ def _preflight(
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
     if shown:
-        for line in findings_lines(shown):
-            note(line)
+        note(findings_text(shown))
     status = exit_status(finding.status for finding in kept)
     least = request.nodes.least if request.nodes else len(hosts)
     if status and least <= len(left := passing(hosts, kept)) < len(hosts):
@@ -266,7 +249,12 @@ def _preflight(
     candidates = [report.candidates[host.name] for host in hosts]
     return hosts, Surroundings(
         hosts=tuple(
-            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, request.venv))
+            PlanHost(
+                row.host,
+                row.address.address,
+                row.address.interface,
+                venv=row.needs.venv if row.needs.venv and row.needs.venv != request.venv else "",
+            )
             for row in candidates
         ),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
@@ -276,7 +264,6 @@ def _preflight(
         rdma_hosts=[
             row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
         ],
-        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 
 

@@ -1,4 +1,4 @@
-"""Options of a launch by subject, and which words of the command line belong to SCRIPT."""
+"""Options of a launch by subject."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import click
 from click.core import ParameterSource
 
 from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Seconds, argument, option, option_group
-from nodectl.cli.terminal import note
-from nodectl.errors import UsageError
-from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
+from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.plan import (
     CODE_LIMIT_MIB,
-    GPU,
     LEASE_S,
     NIC_BINDINGS,
     TRACERS,
@@ -102,7 +99,7 @@ class Environment:
     )
     nic_binding: str = option(
         "--nic-binding",
-        "host: NCCL uses each host's NICs for training; gpu: each rank uses the NIC at its GPU alone.",
+        "host: NCCL uses each host's NICs for training.",
         default=NIC_BINDINGS[0],
         type=OneOf(NIC_BINDINGS),
     )
@@ -153,43 +150,14 @@ class Launch:
     detach: bool = option("--detach", "Print the job's id and return.")
     dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
 
-    def refuse_contradictions(self) -> None:
-        """Raise UsageError if one option makes another impossible, before any host is asked."""
-        around, engine = self.around, self.code.engine
-        if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
-            why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
-            raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
-
 
 class LaunchCommand(click.Command):
     """Says where `--` belongs, for options that were meant for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; name `--` if an option belongs to the script."""
-        script, early = self._between_script_and_dashes(ctx, args)
+        """Parse as click does; name `--` for an option that nodectl does not have."""
         try:
-            left = super().parse_args(ctx, list(args))
+            return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if not any(word.partition("=")[0] == error.option_name for word in early):
-                if "-m" in args and "--" not in args[: args.index("-m")]:
-                    note("the module's own options stand behind `--`: nodectl launch -m MODULE -- OPTIONS")
-                raise
-            hint = f"the script's own options stand behind `--`: nodectl launch {script} -- {' '.join(early)}"
-            raise click.UsageError(f"{error.message}\n  try: {hint}", ctx) from error
-        if taken := [word for word in early if word.startswith("-")]:
-            note(f"{' '.join(taken)}: taken as nodectl's own; the script's options stand behind `--`")
-        return left
-
-    def _between_script_and_dashes(self, ctx: click.Context, args: list[str]) -> tuple[str, list[str]]:
-        """Return the script, and the words that follow it before any `--`."""
-        parser = self.make_parser(ctx)
-        parser.allow_interspersed_args = False
-        try:
-            values = parser.parse_args(list(args))[0]
-        except click.UsageError:  # its own parse says it
-            return "", []
-        script, rest = values.get("script"), values.get("args")
-        if not isinstance(script, str) or "--" in args[: args.index(script)]:  # click has a mark for what is not given
-            return "", []
-        behind = list(rest) if isinstance(rest, (list, tuple)) else []
-        return script, behind[: behind.index("--")] if "--" in behind else behind
+            hint = "the program's own options stand behind `--`: nodectl launch SCRIPT -- OPTIONS"
+            raise click.UsageError(f"{error.format_message()}\n  try: {hint}", ctx) from error

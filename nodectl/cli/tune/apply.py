@@ -20,11 +20,11 @@ from nodectl.cli.options import (
     takes,
     yes_option,
 )
-from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.progress import run_playbook, show_run, tell_messages
 from nodectl.cli.rights import require_root
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
-from nodectl.cli.terminal import ask, emit_json, note
+from nodectl.cli.terminal import ask, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
@@ -44,9 +44,6 @@ class _Options:
     profile: str | None = option(
         "--profile", "Candidate that is written.  Default: the one that is better.", metavar="NAME"
     )
-    group: str = option(
-        "--group", "Write the values for this group, if all hosts get the same ones.", default="", metavar="GROUP"
-    )
     allow_regressions: bool = option(
         "--allow-regressions", "Write a candidate that is worse somewhere, too; the file says so."
     )
@@ -58,7 +55,7 @@ class _Options:
 def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused if nothing has won."""
     trial = find(asked.trial)
-    proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
+    proposal = proposal_of(trial, asked.profile, app.profile_dirs)
     evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
     document = {
         "proposal": str(asked.path),
@@ -95,11 +92,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
         fleet.close()
     if not check and any(tally.changed for tally in run.hosts.values()):
         remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(names), now()))
-    tell_messages(run)
-    if app.json:
-        emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": findings})
-    else:
-        show_table(run)
+    show_run(app, "tune-apply", run, findings=findings)
     if not run.exit_status and not check:
         note(f"give it to every later run, or the next one takes it back: nodectl -i … -i {proposal} provision")
     raise SystemExit(run.exit_status)
@@ -114,7 +107,8 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
         raise UsageError(
             f"{proposed.path} is for hosts that the inventory has not: {', '.join(strange)}", "give its -i"
         )
-    limit = f"{proposed.pattern},&{app.limit}" if app.limit else proposed.pattern
+    pattern = ",".join(proposed.hosts)
+    limit = f"{pattern},&{app.limit}" if app.limit else pattern
     return replace(app, inventory_sources=(*sources, str(proposed.path)), limit=limit)
 
 

@@ -7,7 +7,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
-from nodectl.report.findings import findings_list
+from nodectl.report.findings import findings_text
 from nodectl.report.trials import trial_text, trials_table
 from nodectl.trials.store import document_of, find, trials
 
@@ -46,7 +46,7 @@ def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:
     """Show one trial as the table or the JSON that was asked for, its findings on stderr."""
     app.show("tune-trial", document_of(trial), trial_text(trial, terminal_width(), everything=everything))
     if trial.findings:
-        note(findings_list(trial.findings, everything=everything))
+        note(findings_text(trial.findings, everything=everything))
 
 
 def _row(trial: Trial) -> dict[str, object]:

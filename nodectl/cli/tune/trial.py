@@ -14,7 +14,7 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
-from nodectl.cli.measuring import hold, note_not_kept
+from nodectl.cli.measuring import hold
 from nodectl.cli.options import (
     WORKLOADS,
     OneOf,
@@ -35,7 +35,6 @@ from nodectl.common.documents import new_id
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.errors import UsageError
-from nodectl.ledger.history.database import HistoryError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import OWN, Trial
@@ -52,7 +51,7 @@ from nodectl.trials.ledger import now
 from nodectl.trials.measuring import TRAINING, Measuring, WithEnvironment, least_turn_s, refuse_too_short
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.settings import own_overrides
-from nodectl.trials.sides import nccl_environment, overruled, refuse_impossible, refuse_not_live, sides_of
+from nodectl.trials.sides import nccl_environment, refuse_impossible, refuse_not_live, sides_of
 from nodectl.trials.store import prune
 from nodectl.trials.verdict import JOULE, SPEED
 from nodectl.trials.workload import workload_probe
@@ -136,7 +135,7 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     except KeyboardInterrupt:
         note("nothing was changed, and no turn was measured: nothing is kept of this trial")
         raise
-    _keep(app, trial)
+    prune()
     show_trial(app, trial)
     raise SystemExit(failed(trial))
 
@@ -145,7 +144,10 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     """Return the trial before anybody is asked and anything is trained; UsageError if it cannot be."""
     if asked.arguments and asked.workload is None:
         raise UsageError(f"{asked.arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
-    baseline, candidates = _sides(app, asked.profiles)
+    baseline, candidates = sides_of(asked.profiles.split(","))
+    for profile in (baseline, *candidates):
+        refuse_impossible(profile, app.hosts, app.profile_dirs)
+    refuse_not_live(baseline, candidates, app.hosts, app.profile_dirs)
     given: dict[str, object] = {
         "duration_s": asked.duration,
         "sizes": Sizes(asked.sizes) if asked.sizes else None,
@@ -173,17 +175,6 @@ def _show_interrupted(app: App, trial: Trial) -> None:
     others = f"on all hosts but {left}: see above" if left else "on all hosts"
     note(f"ended early: the former values were put back {others}")
     note(f"what was measured is kept: nodectl tune show {trial.id}")
-
-
-def _sides(app: App, profiles: str) -> tuple[str, tuple[str, ...]]:
-    """Return the baseline and the candidates; refused if a host cannot have one, before any is asked."""
-    baseline, candidates = sides_of(profiles.split(","))
-    for profile in (baseline, *candidates):
-        refuse_impossible(profile, app.hosts, app.profile_dirs)
-        for line in overruled(profile, app.hosts, app.profile_dirs):
-            note(line)
-    refuse_not_live(baseline, candidates, app.hosts, app.profile_dirs)
-    return baseline, candidates
 
 
 def _probes(asked: _Options, hosts: int) -> tuple[list[AnyProbe], frozenset[str]]:
@@ -281,17 +272,3 @@ def _arm(app: App, trial: str, environment: Environment) -> Callable[[], Abstrac
         access=app.access,
         forks=app.forks,
     )
-
-
-def _keep(app: App, trial: Trial) -> None:
-    """In the history too, where it came to its end."""
-    prune()
-    if not trial.complete:
-        return
-    try:
-        with app.history() as history:
-            for summary in trial.summaries:
-                verdicts = [verdict for verdict in trial.verdicts if verdict.profile == summary.profile]
-                history.add_trial(summary, trial.baseline, verdicts)
-    except HistoryError as error:
-        note_not_kept(error)

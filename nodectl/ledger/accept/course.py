@@ -13,7 +13,6 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.process import slept_s
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
@@ -194,13 +193,9 @@ def _of_test(host: str, test: DiagTest) -> list[Finding]:
     ]
 
 
-# a machine that slept longer than this in a step has missed what the hosts said
-_SLEPT_S = 5.0
 _REACH = "reach"
 # a step may be late by so much before what is left of a budget is divided again
 _NO_TIME_S = 1.0
-
-# every host held against its profiles, its peers and its last reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +247,9 @@ class Course:
         if len(names) < least:
             self._without(step, names)
             return
-        began, asleep_s = time.monotonic(), slept_s()
+        began = time.monotonic()
         self.around.note(f"step {step.name}: {step.about}; {counted(len(names), 'host')}")
         result = self._result(kind, names, ends_at)
-        if slept_s() - asleep_s > _SLEPT_S and any(_is_cut(finding) for finding in result.findings):
-            self.around.note(f"step {step.name}: this machine slept meanwhile, so the step is repeated")
-            self.around.transport.lost.clear()
-            result = self._result(kind, names, ends_at)
         took_s = time.monotonic() - began
         done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
         # a host that is lost is said by each run of probes again; what is fine, of a thousand hosts a hundred thousand
@@ -341,7 +332,9 @@ class Course:
         )
 
     def _lost(self, findings: Sequence[Finding]) -> set[str]:
-        unreached = {finding.host for finding in findings if finding.check == _REACH and _is_cut(finding)}
+        unreached = {
+            finding.host for finding in findings if finding.check == _REACH and finding.status is Status.UNKNOWN
+        }
         for name in unreached:
             self.around.transport.lost.setdefault(name, Loss("it could not be reached"))
         return {*self.around.transport.lost, *unreached}
@@ -351,7 +344,3 @@ class Course:
         hosts = verdicts(acceptance.steps, acceptance.seen, self._left, self.around.means)
         self.acceptance = replace(acceptance, hosts=hosts)
         self.keep(self.acceptance)
-
-
-def _is_cut(finding: Finding) -> bool:
-    return finding.status is Status.UNKNOWN

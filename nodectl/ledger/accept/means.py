@@ -1,13 +1,11 @@
-"""The means that hosts have to be tried with, asked once before the plan is made; and how many share a machine."""
+"""The means that hosts have to be tried with, asked once before the plan is made."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.common.process import processors
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.look import Lab
@@ -19,12 +17,7 @@ from nodectl.probes.base import Need
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
-_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "host_serial")
-# of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
-_LOOK_S, _TORCH_S, _MEET_S = 0.8, 2.0, 0.5
-# waking GPUs
-_GPUS_S = 6.0
-_USUAL_CORES = 16
+_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "dcgm_health", "host_serial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,6 @@ class Means:
     iperf3: bool | None = None
     dcgm: bool = False
     machine: str = ""
-    cores: int = _USUAL_CORES
     lab: bool = False
     recorded: str = ""
     serial: str = ""
@@ -64,52 +56,6 @@ class Means:
         return answer is not False
 
 
-@dataclass(frozen=True, slots=True)
-class Crowd:
-    """How many hosts there are, and how they are in each other's way on the machines that they share."""
-
-    hosts: int
-    turns: int
-    cores: int
-    gpus: bool = False
-
-    @property
-    def slowness(self) -> float:
-        """How many hosts of a machine wait for a processor at once."""
-        return max(1.0, self.turns / self.cores)
-
-    @property
-    def look_s(self) -> float:
-        """For the first question to all hosts."""
-        return _LOOK_S + 0.1 * self.slowness
-
-    @property
-    def alone_s(self) -> float:
-        """For torch on one host, the others of its machine waiting for their turn."""
-        return _TORCH_S + (_GPUS_S if self.gpus else 0.0)
-
-    @property
-    def torch_s(self) -> float:
-        """For torch to be imported on all of them at once."""
-        return _TORCH_S * self.slowness + (_GPUS_S if self.gpus else 0.0)
-
-    @property
-    def meet_s(self) -> float:
-        """For ranks to find each other and to part."""
-        return _MEET_S * self.slowness
-
-
-def crowd_of(hosts: Sequence[Means]) -> Crowd:
-    """Return the crowd that these hosts are."""
-    together = Counter(host.machine or host.host for host in hosts)
-    return Crowd(
-        len(hosts),
-        max(together.values(), default=1),
-        min((host.cores for host in hosts), default=1),
-        any(host.gpus and not host.recorded for host in hosts),
-    )
-
-
 def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Means]:
     """Ask all hosts, one round trip each; one that does not answer is not `reached`."""
     asked = facts_named(*_SUBJECTS)
@@ -124,13 +70,12 @@ def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, M
 
 
 def _means(name: str, facts: Mapping[str, Any]) -> Means:
-    gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
+    gpus, lab, boot = (_known(facts, subject) for subject in ("gpus", "lab", "boot"))
     versions = _known(facts, "versions")
     in_lab = isinstance(lab, Lab)
     # a lab host that simulates no recording shows the hardware of this machine
     borrowed = in_lab and "sys" in lab.shared and not lab.recorded
     serial = None if borrowed else _known(facts, "host_serial")
-    here = processors()
     return Means(
         name,
         gpus=gpus.count if isinstance(gpus, Gpus) else _none_or_unknown(facts, "gpus"),
@@ -141,7 +86,6 @@ def _means(name: str, facts: Mapping[str, Any]) -> Means:
         dcgm=_known(facts, "dcgm_health") is not None,
         # hosts of a lab share the operator's own machine, whatever a recording says
         machine=f"lab {lab.lab}" if in_lab else getattr(boot, "boot_id", ""),
-        cores=here if in_lab else getattr(cpu, "threads", _USUAL_CORES),
         lab=in_lab,
         recorded=lab.recorded if in_lab else "",
         serial=serial or "",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any
 
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
-from nodectl.ledger.accept.means import Crowd, Means, crowd_of
+from nodectl.ledger.accept.means import Means
 from nodectl.model.acceptance import Step, StepState
 from nodectl.probes.base import Amount, Need
 from nodectl.probes.registry import declarations
@@ -44,11 +45,10 @@ HEALTH, DIAG, BURN, AFTER = "health", "dcgm", "burn-in", "health-after"
 _ONE_REDUCE: Mapping[str, Any] = {"collectives": ("all_reduce",)}
 _QUICK_S = 0.5
 _ONCE: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S}
-# of a precision: its best shape, and whether its results are right
-_SEARCH_S = 2.8
 # as measured on eight lab hosts that share two cores
 _HEALTH_S, _HEALTH_HOST_S = 0.5, 0.05
-_MEMORY_START_S = 1.1
+# NVIDIA's own figures of `dcgmi diag -r`: some seconds, two minutes, a quarter of an hour
+_DIAG_S = {1: 10.0, 2: 150.0, 3: 900.0}
 # what GPUs train in, and what every processor has
 _ONE_PRECISION, _OF_GPUS, _OF_CPUS = "one", ("bf16",), ("fp32",)
 
@@ -58,14 +58,13 @@ class StepKind:
     """A step as declared: what it measures with which options at each level, and on which hosts it can be.
 
     `probe` empty is a step of another kind than a probe. `device`: it measures hardware of a host, and says
-    nothing of a host whose GPUs are recorded. `cost_s` is what it takes with these options on these hosts.
+    nothing of a host whose GPUs are recorded.
     """
 
     name: str
     about: str
     scope: Scope
     asked: Asked
-    cost_s: Callable[[Mapping[str, Any], Crowd], float]
     probe: str = ""
     device: bool = False
     least_gpus: int = 0
@@ -97,71 +96,20 @@ class StepKind:
             return f"no host has {self.least_gpus} GPUs"
         return ""
 
-    def fits(self, host: Means) -> bool:
-        """Return whether the host is one for this step; what it lacks by a fault of its own the step will say."""
-        return not (self.device and host.recorded)
-
-
-def _amount(name: str, options: Mapping[str, Any], rounds: int = 1) -> Amount:
-    usual = declarations()[name].usual
-    repetitions, duration_s = options.get("repetitions"), options.get("duration_s")
-    return Amount(repetitions or usual.repetitions, duration_s or usual.duration_s, rounds)
-
-
-def _each(name: str, start_s: float = 0.0) -> Callable[..., float]:
-    """Each host by itself, those of one machine in turn; `start_s` is of what the probe itself does not tell."""
-
-    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-        own_s = declarations()[name].cost_s(_amount(name, options)) + start_s
-        return crowd.look_s + crowd.turns * own_s
-
-    return cost_s
-
-
-def _pairs(name: str) -> Callable[..., float]:
-    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-        rounds = options.get("rounds") or usual_rounds(crowd.hosts)
-        rounds = min(rounds, max(1, crowd.hosts - 1))
-        return declarations()[name].cost_s(_amount(name, options, rounds))
-
-    return cost_s
-
-
-def _ranks(name: str, per_run: Callable[[Mapping[str, Any]], float]) -> Callable[..., float]:
-    """All hosts together: torch starts on all of them at once, and shares the processors of their machine."""
-
-    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-        amount = _amount(name, options)
-        return crowd.look_s + crowd.torch_s + per_run(options) * amount.repetitions * amount.duration_s + crowd.meet_s
-
-    return cost_s
-
-
-def _cases(options: Mapping[str, Any]) -> float:
-    usual_sizes = 2
-    return len(options.get("collectives") or "12345") * usual_sizes
-
-
-def _gemm_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    """Each precision is searched for its best shape, checked and timed."""
-    precisions = len(options.get("precisions") or ("1234" if crowd.gpus else "12"))
-    amount = _amount("gemm", options)
-    own_s = crowd.alone_s + precisions * (_SEARCH_S + amount.repetitions * amount.duration_s)
-    return crowd.look_s + crowd.turns * own_s
-
-
-def _bits_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    amount = _amount("gemm", options)
-    return crowd.look_s + crowd.turns * (crowd.alone_s + amount.repetitions * amount.duration_s)
-
-
-def _health_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    return _HEALTH_S + _HEALTH_HOST_S * max(crowd.turns, crowd.hosts / 8)
-
-
-def _diag_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    """NVIDIA's own figures of `dcgmi diag -r`: some seconds, two minutes, a quarter of an hour."""
-    return {1: 10.0, 2: 150.0, 3: 900.0}[int(options["run"])]
+    def cost_s(self, options: Mapping[str, Any], hosts: Sequence[Means]) -> float:
+        """Return the seconds with these options on these hosts; those of one machine take turns. 0 for a burn-in."""
+        if self.name == DIAG:
+            return _DIAG_S[int(options["run"])]
+        if not self.probe:
+            return 0.0 if self.name == BURN else _HEALTH_S + _HEALTH_HOST_S * len(hosts)
+        probe, rounds, turns = declarations()[self.probe], 1, 1
+        if self.scope is Scope.PAIR:
+            rounds = min(options.get("rounds") or usual_rounds(len(hosts)), max(1, len(hosts) - 1))
+        elif self.scope is Scope.NODE:
+            turns = max(Counter(host.machine or host.host for host in hosts).values(), default=1)
+        repetitions, duration_s = options.get("repetitions"), options.get("duration_s")
+        amount = Amount(repetitions or probe.usual.repetitions, duration_s or probe.usual.duration_s, rounds)
+        return turns * probe.cost_s(amount)
 
 
 def _on_hosts(
@@ -169,7 +117,6 @@ def _on_hosts(
     about: str,
     quick: Mapping[str, Any] | None = None,
     standard: Mapping[str, Any] = MappingProxyType({}),
-    cost_s: Callable[..., float] | None = None,
     *,
     probe: str = "",
     device: bool = True,
@@ -178,11 +125,9 @@ def _on_hosts(
     """Return a step in which a probe, by default that of its name, measures each host by itself."""
     asked = {Level.QUICK: quick, Level.STANDARD: standard}
     levels = {level: options for level, options in asked.items() if options is not None}
-    cost_s, probe = cost_s or _each(name), probe or name
-    return StepKind(name, about, Scope.NODE, levels, cost_s, probe, device, least_gpus)
+    return StepKind(name, about, Scope.NODE, levels, probe or name, device, least_gpus)
 
 
-_NCCL_S = _ranks("nccl", _cases)
 _TORCH = (Need.TORCH,)
 # of one pair alone it would be open which of its ends is slow
 _THREE_ROUNDS: Mapping[str, Any] = {"rounds": 3, "repetitions": 1, "duration_s": 1.0}
@@ -192,24 +137,20 @@ STEPS: tuple[StepKind, ...] = (
         "compare every host with its profiles and its peers",
         Scope.NODE,
         {Level.QUICK: {}, Level.STANDARD: {}},
-        _health_s,
     ),
     StepKind(
         DIAG,
         "NVIDIA's own diagnostics (dcgmi diag)",
         Scope.NODE,
         {Level.QUICK: {"run": 1}, Level.STANDARD: {"run": 2}, Level.BURN_IN: {"run": 3}},
-        _diag_s,
         device=True,
         needs=(Need.GPU,),
     ),
-    _on_hosts("memory", "memory bandwidth", {"repetitions": 2}, {}, _each("memory", _MEMORY_START_S), device=False),
+    _on_hosts("memory", "memory bandwidth", {"repetitions": 2}, device=False),
     _on_hosts(
         "gemm",
         "multiply matrices: rate, right results, throttling",
         {**_ONCE, "precisions": _ONE_PRECISION},
-        {},
-        _gemm_s,
     ),
     _on_hosts("hbm", "memory of each GPU", _ONCE, least_gpus=1),
     _on_hosts("h2d", "copies between host and GPU", _ONCE, least_gpus=1),
@@ -218,7 +159,6 @@ STEPS: tuple[StepKind, ...] = (
         "gemm-bits",
         "look for silent errors: one product has the same bits every time, on every device",
         standard={"mode": "bits"},
-        cost_s=_bits_s,
         probe="gemm",
     ),
     _on_hosts(
@@ -226,7 +166,6 @@ STEPS: tuple[StepKind, ...] = (
         "NCCL between the GPUs of each host",
         {"scope": "node", **_ONE_REDUCE},
         {"scope": "node"},
-        _NCCL_S,
         probe="nccl",
         least_gpus=2,
     ),
@@ -235,7 +174,6 @@ STEPS: tuple[StepKind, ...] = (
         "RDMA between the NICs of each host, or of a NIC with itself",
         {"scope": "node", "repetitions": 1, "duration_s": 1.0},
         {"scope": "node"},
-        _each("rdma"),
         probe="rdma",
     ),
     StepKind(
@@ -243,7 +181,6 @@ STEPS: tuple[StepKind, ...] = (
         "TCP between pairs of hosts",
         Scope.PAIR,
         {Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
-        _pairs("tcp"),
         "tcp",
     ),
     StepKind(
@@ -251,7 +188,6 @@ STEPS: tuple[StepKind, ...] = (
         "RDMA between pairs of hosts, every NIC with its peer",
         Scope.PAIR,
         {Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
-        _pairs("rdma"),
         "rdma",
     ),
     StepKind(
@@ -259,7 +195,6 @@ STEPS: tuple[StepKind, ...] = (
         "collectives between pairs of hosts",
         Scope.PAIR,
         {Level.STANDARD: {"scope": "pairs", **_ONE_REDUCE}},
-        lambda options, crowd: usual_rounds(crowd.hosts) * _NCCL_S(options, crowd),
         "nccl",
         needs=_TORCH,
     ),
@@ -268,7 +203,6 @@ STEPS: tuple[StepKind, ...] = (
         "collectives over all hosts",
         Scope.FLEET,
         {Level.QUICK: _ONE_REDUCE, Level.STANDARD: {}},
-        _NCCL_S,
         "nccl",
         needs=_TORCH,
     ),
@@ -277,7 +211,6 @@ STEPS: tuple[StepKind, ...] = (
         "a short real training over all hosts",
         Scope.FLEET,
         {Level.QUICK: {"repetitions": 2, "duration_s": 1.0}, Level.STANDARD: {}},
-        _ranks("training", lambda _: 1.0),
         "training",
         needs=_TORCH,
     ),
@@ -287,9 +220,8 @@ STEPS: tuple[StepKind, ...] = (
         "load without end, and what grows meanwhile: errors, heat, throttling, counters",
         Scope.NODE,
         {Level.BURN_IN: {}},
-        lambda options, crowd: 0.0,
     ),
-    StepKind(AFTER, "every host looked at again after the load", Scope.NODE, {Level.BURN_IN: {}}, _health_s),
+    StepKind(AFTER, "every host looked at again after the load", Scope.NODE, {Level.BURN_IN: {}}),
 )
 
 
@@ -339,7 +271,7 @@ def _step(
     options = kind.options(level, reached)
     if options is None:
         return None
-    hosts = [host for host in reached if kind.fits(host)]
+    hosts = [host for host in reached if not (kind.device and host.recorded)]
     # what cannot be reached is said by the first step
     names = tuple(means) if not kind.probe else tuple(host.host for host in hosts)
     step = Step(kind.name, kind.about, str(kind.scope), names)
@@ -347,7 +279,7 @@ def _step(
         return replace(step, state=StepState.LEFT_OUT, why=why)
     if kind.name == DIAG and not any(host.dcgm for host in hosts):
         return replace(step, state=StepState.LEFT_OUT, why="DCGM's host engine runs on no host")
-    seconds = known_s.get(kind.name) or kind.cost_s(options, crowd_of(hosts))
+    seconds = known_s.get(kind.name) or kind.cost_s(options, hosts)
     return replace(step, planned_s=round(seconds, 1))
 
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import read_json, replace_file
+from nodectl.common.files import read_document, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
-from nodectl.model.acceptance import Acceptance, StepState
-from nodectl.model.status import Status
+from nodectl.model.acceptance import Acceptance
 
 _SCHEMA = "nodectl.accept/1"
 DOCUMENT = "acceptance.json"
-# faults make a step longer: one time says less than some
-_USUAL_OF = 5
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 _REMEDY = "move its folder away"
 
@@ -46,10 +41,8 @@ def save(acceptance: Acceptance, folder: Path) -> None:
 
 def read(path: Path) -> Acceptance:
     """Return an acceptance from its document; UsageError if it holds none."""
-    document = read_json(path, _REMEDY)
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise UsageError(f"{path} holds no acceptance: its schema is not {_SCHEMA}", _REMEDY)
-    fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
+    document = read_document(path, _SCHEMA, _REMEDY)
+    fields = {key: value for key, value in document.items() if key != "schema"}
     try:
         return values_of(Acceptance, [fields])[0]
     except ValueError as error:
@@ -70,17 +63,11 @@ def last_accepted(fleet: str, host: str) -> Acceptance:
 
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
-    """Return, by step, what it usually took the last times at this level, where so many hosts took part in it."""
-    same = (one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None)
-    took: dict[str, list[float]] = {}
-    for one in islice(same, _USUAL_OF):
-        # a step that could not be measured, for want of torch perhaps, has ended at once
-        unmeasured = {seen.step for seen in one.seen if seen.finding.status is Status.UNKNOWN}
-        for step in one.steps:
-            whole = step.state is StepState.DONE and len(step.hosts) == hosts and step.name not in unmeasured
-            if step.took_s is not None and whole:
-                took.setdefault(step.name, []).append(step.took_s)
-    return {name: median(seconds) for name, seconds in took.items()}
+    """Return, by step, what it took the last time at this level, if so many hosts took part in it."""
+    for one in _of_fleet(fleet):
+        if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None:
+            return {step.name: step.took_s for step in one.steps if step.took_s and len(step.hosts) == hosts}
+    return {}
 
 
 def _of_fleet(fleet: str) -> Iterator[Acceptance]:

@@ -9,7 +9,7 @@ from datetime import datetime, time
 from pathlib import Path
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import read_json
+from nodectl.common.files import read_document
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import Identity, Past, identity_of
@@ -150,11 +150,8 @@ def read_against(text: str) -> Against:
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
     """Read the measurements of a saved probe; UsageError for what is none."""
-    document = read_json(path, _REMEDY)
-    schema, rows = (document.get(key) if isinstance(document, dict) else None for key in ("schema", "measurements"))
-    if schema != "nodectl.probe/1" or not isinstance(rows, list):
-        raise UsageError(f"{path}: no measurements of a probe in it (its schema is {schema!r})", _REMEDY)
+    document = read_document(path, "nodectl.probe/1", _REMEDY)
     try:
-        return values_of(Measurement, rows, extra="ignore")
+        return values_of(Measurement, document.get("measurements"), extra="ignore")
     except ValueError as error:
         raise UsageError(f"{path}: malformed measurement: {error}", _REMEDY) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sqlite3
@@ -54,11 +53,6 @@ FILE = "history.sqlite"
 WAIT_S = 30.0
 
 
-def mark_of(path: Path) -> Path:
-    """Return the empty file that says that there was a database: without it cordoned hosts would take part."""
-    return path.with_name(f"{path.name}.kept")
-
-
 class HistoryError(NodectlError):
     """The history cannot be read or written; nothing of it has been changed."""
 
@@ -80,7 +74,6 @@ class Database:
             with self.errors():
                 self._refuse_foreign()
                 create(self.connection)
-                mark_of(path).touch(mode=0o600)
         except BaseException:
             self.connection.close()
             raise
@@ -132,15 +125,10 @@ class Database:
         self.connection.execute("COMMIT")
         if owner != APPLICATION_ID and (owner or version or tables):
             raise HistoryError(f"{self.path} is a database of another program", "move it away; nodectl makes its own")
-        if 0 < version < VERSION:
+        if version not in (0, VERSION):
             raise HistoryError(
-                f"{self.path} was written by an earlier development version of nodectl",
-                f"move it away (mv {self.path} {self.path}.old); nodectl creates a new one",
-            )
-        if version > VERSION:
-            raise HistoryError(
-                f"{self.path} was written by a newer nodectl: its tables are of version {version}, known are {VERSION}",
-                "use the newer nodectl, or another XDG_STATE_HOME for this one",
+                f"{self.path} was written by another version of nodectl (tables {version}, not {VERSION})",
+                f"use that nodectl, or move it away (mv {self.path} {self.path}.old): this one creates a new one",
             )
 
     def _damaged(self, error: Exception) -> HistoryError:
@@ -151,8 +139,6 @@ class Database:
         )
 
 
-# the first second of the year 9999: no clock is beyond it, and localtime knows all before
-_LATEST_S = 253_370_764_800.0
 _TABLES_AMISS = re.compile("no such (table|column)|already exists")
 
 
@@ -164,21 +150,6 @@ def _create_private(path: Path) -> None:
     # a link to /dev/null is how some keep no history: the device is everybody's
     if path.is_file() and path.stat().st_mode & 0o077:
         path.chmod(0o600)
-
-
-def number(value: object) -> float:
-    """Return the finite number; ValueError for anything else, as SQLite keeps anything in any column."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return value
-
-
-def moment(value: object) -> float:
-    """Return the seconds since 1970 that localtime knows; ValueError for others."""
-    when = number(value)
-    if abs(when) >= _LATEST_S:
-        raise ValueError(f"{value!r} is not a time")
-    return when
 
 
 def iso(seconds: float) -> str:

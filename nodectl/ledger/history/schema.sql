@@ -20,18 +20,6 @@ CREATE TABLE measurement (
 CREATE INDEX measurement_of_a_run ON measurement (run);
 CREATE INDEX measurement_over_time ON measurement (identity, run);
 CREATE INDEX run_over_time ON run (fleet, time);
--- what trials said
-CREATE TABLE trial (
-    id INTEGER PRIMARY KEY,
-    time REAL NOT NULL,
-    fleet TEXT NOT NULL,
-    nodectl TEXT NOT NULL,
-    profile TEXT NOT NULL,
-    baseline TEXT NOT NULL,
-    verdict TEXT NOT NULL,
-    document TEXT NOT NULL
-);
-CREATE INDEX trial_over_time ON trial (fleet, time);
 -- the ledger: `judged` is what an acceptance said, as JSON
 CREATE TABLE ledger_event (
     id INTEGER PRIMARY KEY,

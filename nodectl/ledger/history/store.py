@@ -1,18 +1,17 @@
-"""Measurements and trials as they are kept, each under the identity of what was measured; safe under many nodectl."""
+"""Measurements as they are kept, each under the identity of what was measured; safe under many nodectl."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nodectl import __version__
 from nodectl.common.units import format_size
-from nodectl.ledger.history.database import Database, moment, number
+from nodectl.ledger.history.database import Database
 from nodectl.model.measurement import Measurement
-from nodectl.model.verdict import Summary, Verdict
 from nodectl.probes.registry import kind_of
 
 
@@ -72,7 +71,7 @@ class Past:
 
 
 class History(Database):
-    """Measurements and trials of fleets; a fleet is named by its inventory, for hosts of two may share their names.
+    """Measurements of fleets; a fleet is named by its inventory, for hosts of two may share their names.
 
     What was kept later is later: a clock that was once ahead does not make its runs the latest for good.
     """
@@ -121,31 +120,7 @@ class History(Database):
             " GROUP BY r.id ORDER BY r.id DESC",
             (self.fleet,),
         )
-        with self.errors():
-            return [(run, moment(when), probes or "", count) for run, when, probes, count in rows]
-
-    def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
-        """Keep what a trial said; its number."""
-        document = json.dumps([asdict(verdict) for verdict in verdicts])
-        now = time.time() if when is None else when
-        with self.transaction():
-            cursor = self.connection.execute(
-                "INSERT INTO trial (time, fleet, nodectl, profile, baseline, verdict, document)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (now, self.fleet, __version__, summary.profile, baseline, str(summary.verdict), document),
-            )
-        return int(cursor.lastrowid or 0)
-
-    def trials(self) -> list[Mapping[str, Any]]:
-        """Return the fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
-        names = ("id", "time", "profile", "baseline", "verdict")
-        rows = self.rows(
-            "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"
-            " ORDER BY time DESC, id DESC",
-            (self.fleet,),
-        )
-        with self.errors():
-            return [{**dict(zip(names, row[:5], strict=True)), "trials": json.loads(row[5])} for row in rows]
+        return [(run, when, probes or "", count) for run, when, probes, count in rows]
 
     def _past(self, condition: str, arguments: Sequence[object]) -> list[Past]:
         rows = self.rows(f"SELECT m.run, r.time, {_COLUMNS} {_JOINED}{condition}", arguments)
@@ -178,17 +153,6 @@ def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
 
 def _past(row: Sequence[Any]) -> Past:
     run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
-    names, given = json.loads(hosts), json.loads(conditions)
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(given, dict)):
-        raise ValueError(f"run {run}: {hosts!r} are no hosts, or {conditions[:40]!r} no conditions")
-    measurement = Measurement(
-        str(probe),
-        tuple(names),
-        number(value),
-        str(unit),
-        str(direction),
-        None if expected is None else number(expected),
-        None if spread is None else number(spread),
-        given,
-    )
-    return Past(int(run), moment(when), measurement)
+    names = tuple(json.loads(hosts))
+    measured = Measurement(probe, names, value, unit, direction, expected, spread, json.loads(conditions))
+    return Past(run, when, measured)

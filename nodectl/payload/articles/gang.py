@@ -1,6 +1,4 @@
-"""A host's ranks of a program that runs from memory: environment, modules, the start of each rank, and turns.
-
-In turns the operator's side changes something before each, and says by SIGUSR1 that it may begin.
+"""A host's ranks of a program that runs from memory: environment, modules, the start of each rank.
 
 On standard input: the program's modules as JSON (name: source), so that nothing is written on the host.
 """
@@ -11,7 +9,6 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
@@ -19,9 +16,6 @@ from typing import Any, Callable, Dict, Optional
 from ..common import ranks as host_ranks
 from ..common.events import first_line, say
 from ..jobs.folder import login_home
-
-# what is changed meanwhile is changed in a moment
-TURN_WAIT_S = 60.0
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -55,14 +49,14 @@ def nccl_settings() -> Dict[str, str]:
     return values
 
 
-def set_environment(options: argparse.Namespace) -> Dict[str, str]:
-    """Return it as nodectl-launch does before it starts ranks; the NCCL values in force."""
+def set_environment(options: argparse.Namespace) -> None:
+    """Set what nodectl-launch sets before it starts ranks."""
     values = nccl_settings()
     if options.interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", options.interface)
         # '=' asks for this very name; what was asked for goes before what the files say
         if options.interface_asked or "NCCL_SOCKET_IFNAME" not in values:
-            os.environ["NCCL_SOCKET_IFNAME"] = values["NCCL_SOCKET_IFNAME"] = "=" + options.interface
+            os.environ["NCCL_SOCKET_IFNAME"] = "=" + options.interface
     if options.interface_asked:
         os.environ["GLOO_SOCKET_IFNAME"] = options.interface
     threads = max(1, len(os.sched_getaffinity(0)) // options.nproc)
@@ -71,7 +65,6 @@ def set_environment(options: argparse.Namespace) -> Dict[str, str]:
     # as the workload itself does: threads that wait by spinning take the cores from other ranks
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,19 +102,3 @@ def _run(options: argparse.Namespace, run_rank: Callable[[argparse.Namespace, Di
         say(event="error", text=text, peer=host_ranks.of_peer(text))
         return 1
     return 0
-
-
-class TurnError(Exception):
-    """Nobody said in time that the turn may begin."""
-
-
-def expect_turns() -> None:
-    """Before any thread is started: the signal waits until it is asked for."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-
-
-def wait_for_turn(number: int) -> None:
-    """Say that this turn could begin, and wait until it may."""
-    say(event="turn", number=number, pid=os.getpid())
-    if signal.sigtimedwait({signal.SIGUSR1}, TURN_WAIT_S) is None:
-        raise TurnError("nobody said within %.0f s that turn %d may begin" % (TURN_WAIT_S, number))

@@ -8,7 +8,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..common.patterns import lazily
 from . import rules
-from .process import CpuTime
 
 # torch puts "[rank3]: " before each line of a traceback
 _TAG = lazily(r"^\[[^\]]*\]: ?")
@@ -73,10 +72,9 @@ class Evidence(NamedTuple):
     """All that is known about a rank's end, the strongest first.
 
     note: the rank's record of its uncaught exception; watched: its Python would have written one; left: it recorded
-    that it ended without one. memory_killer, kernel, forks (refused by a limit): sentences for people. other_kills:
-    what is known of the memory killer's other victims; killed_then: this rank may be one. full: folders without space.
-    log: the end of its output; shared: the log may hold other ranks' lines. stack: faulthandler's text for
-    a crash. cpu: its CPU time, if that is limited.
+    that it ended without one. memory_killer, kernel: sentences for people. other_kills: what is known of the memory
+    killer's other victims; killed_then: this rank may be one. full: folders without space. log: the end of its output;
+    shared: the log may hold other ranks' lines. stack: faulthandler's text for a crash.
     """
 
     code: Optional[int] = None
@@ -87,7 +85,6 @@ class Evidence(NamedTuple):
     memory_killer: Tuple[str, ...] = ()
     other_kills: str = ""
     killed_then: bool = False
-    forks: Tuple[str, ...] = ()
     kernel: Tuple[str, ...] = ()
     xid: bool = False
     full: Tuple[str, ...] = ()
@@ -95,7 +92,6 @@ class Evidence(NamedTuple):
     code_from_log: bool = False
     shared: bool = False
     stack: str = ""
-    cpu: Optional[CpuTime] = None
 
     @property
     def exception(self) -> str:
@@ -116,17 +112,13 @@ class Verdict(NamedTuple):
 
 def judge(evidence: Evidence) -> Verdict:
     """Return what ended a rank; texts of its log count least, and are marked as such."""
-    verdict = _of_forks(_judge(evidence), evidence)
+    verdict = _judge(evidence)
     lines = [_status_line(evidence), *verdict.evidence, *evidence.kernel]
     if verdict.category in _OF_MEMORY:
         lines += evidence.memory_killer or (() if verdict.category == "host_out_of_memory" else (evidence.other_kills,))
-    if verdict.category in _OF_LIMITS:
-        lines += evidence.forks
     if verdict.category == "helper_killed":
         lines += [f"its log holds: {worker_line} ({LOG_ONLY})" for worker_line in _WORKER.findall(evidence.log)[-1:]]
     lines += [f"no space left for {place}" for place in evidence.full]
-    if verdict.category == "helper_killed" and evidence.cpu:
-        lines.append(f"the kernel kills a process here that uses {evidence.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
     if evidence.xid and verdict.kind in ("exception", "communication", "signal"):
         verdict = verdict._replace(
             category="xid", kind="exception" if verdict.kind == "communication" else verdict.kind
@@ -134,24 +126,11 @@ def judge(evidence: Evidence) -> Verdict:
     return verdict._replace(evidence=tuple(dict.fromkeys(filter(None, lines))))
 
 
-def _of_forks(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """Return the verdict; `limits` if nothing else tells the cause and a limit had refused processes or threads."""
-    last_lines = [] if evidence.shared else evidence.log.splitlines()[-_LAST_LINES:]
-    if verdict.category not in ("exit", "crash") or not (evidence.forks or any(map(_REFUSED.search, last_lines))):
-        return verdict
-    message = f"{verdict.message}, perhaps because a limit had refused it processes or threads"
-    return verdict._replace(category="limits", message=message)
-
-
-# as libgomp, OpenBLAS, libuv and shells print it
-_REFUSED = lazily(r"thread creation failed|pthread_create|fork: .*temporarily unavailable|create[_ ]thread", re.I)
-
 # as torch's DataLoader prints it of a worker that crashes
 _WORKER = lazily(r"ERROR: Unexpected [^\n]{1,60} encountered in worker")
 
 # the classes for which the control groups' counters are evidence
 _OF_MEMORY = ("host_out_of_memory", "helper_killed")
-_OF_LIMITS = ("limits", "helper_killed")
 
 
 def _status_line(evidence: Evidence) -> str:
@@ -173,45 +152,18 @@ def _judge(evidence: Evidence) -> Verdict:
 
 def _by_note(note: Dict[str, Any]) -> Verdict:
     chain, full = note["chain"], note.get("full") or ()
-    category, limits = _within_limits(rules.category_of(chain, full), chain, note.get("limits"))
+    category = rules.category_of(chain, full)
     evidence = ["its own error file: an uncaught exception"]
     for link in chain[1:]:
-        evidence.append(f"{_RELATIONS.get(link['role'], 'raised while handling')} {_first_line(link['message'])}")
-    evidence += [*limits, *(f"no space was left for {place}" for place in full)]
+        relation = "raised from" if link["role"] == "cause" else "raised while handling"
+        evidence.append(f"{relation} {_first_line(link['message'])}")
+    evidence += [f"no space was left for {place}" for place in full]
     where = _where(chain)
     if where:
         evidence.append(where)
     return Verdict(
         _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
     )
-
-
-# exceptions' wording, the resource limits of the process that cause them, and the limits' unit
-_RLIMITS = (
-    (lazily(r"too many open files|ancdata", re.I), ("RLIMIT_NOFILE",), "files"),
-    (lazily(r"file too large", re.I), ("RLIMIT_FSIZE",), "bytes a file"),
-    (lazily(r"new thread|temporarily unavailable|pthread_create", re.I), ("RLIMIT_NPROC",), "processes of its login"),
-    (lazily(r"\bmlock|\bibv_", re.I), ("RLIMIT_MEMLOCK",), "bytes of locked memory"),
-    (lazily(r"memory|bad_alloc|DefaultCPUAllocator", re.I), ("RLIMIT_AS", "RLIMIT_DATA"), "bytes of memory"),
-)
-
-
-def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tuple[str, List[str]]:
-    """Return the class, and a sentence for each limit of the process (`held`, by name) that it may have reached."""
-    if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
-        return category, []
-    messages = " ".join(f"{link['type']} {link['message']}" for link in chain)
-    names, unit = next(((names, unit) for wording, names, unit in _RLIMITS if wording.search(messages)), ((), ""))
-    limits = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
-    lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in limits]
-    machine = held.get("memory")
-    # a limit above the machine's memory cannot have been reached first
-    if limits and (not isinstance(machine, int) or min(number for _, number in limits) < machine):
-        category = "limits"
-    return category, lines
-
-
-_RELATIONS = {"cause": "raised from", "part": "of its group:"}
 
 
 _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
@@ -234,8 +186,6 @@ def _by_signal(number: int, evidence: Evidence) -> Verdict:
         return Verdict("terminated", "terminated", "ended by its launcher after another rank")
     if number == signal.SIGKILL and evidence.memory_killer:
         return Verdict("signal", "host_out_of_memory", f"{message}: the kernel's memory killer ended it")
-    if number == signal.SIGKILL and evidence.cpu and _used_up(evidence.cpu.used_s, evidence.cpu):
-        return Verdict("signal", "limits", f"{message}: {_CPU_TIME}", (_of_cpu(evidence.cpu.used_s, evidence.cpu),))
     if number == signal.SIGBUS and any(place == "/dev/shm" for place in evidence.full):  # noqa: S108
         return Verdict("signal", "shared_memory_full", f"{message}: /dev/shm is full")
     if number == signal.SIGABRT:
@@ -246,7 +196,7 @@ def _by_signal(number: int, evidence: Evidence) -> Verdict:
         return Verdict("signal", "limits", f"{message}: {_LIMITS[number]}")
     if number in _ITS_OWN:
         return Verdict("signal", "interrupted", f"{message}: {_ITS_OWN[number]}")
-    killer = () if number != signal.SIGKILL else (evidence.other_kills or _NO_KILLER, *_limit(evidence))
+    killer = () if number != signal.SIGKILL else (evidence.other_kills or _NO_KILLER,)
     if number == signal.SIGKILL and evidence.killed_then:
         return Verdict("signal", "host_out_of_memory", f"{message}, {_PERHAPS_KILLER}", killer)
     return Verdict("signal", "killed_from_outside", message, killer)
@@ -259,28 +209,10 @@ _PERHAPS_KILLER = "perhaps by the kernel's memory killer, which ended a process 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
 
 
-_CPU_TIME = "it used up the CPU time that its limit gives it"
-_LIMITS: Dict[int, str] = {signal.SIGXFSZ: "a file grew beyond the limit of its size", signal.SIGXCPU: _CPU_TIME}
-# the kernel compares the limit with time counted at ticks, stolen time included: more than /proc shows afterwards
-_NEAR, _NEAR_S = 0.85, 0.5
-
-
-def _limit(evidence: Evidence) -> Tuple[str, ...]:
-    """Return a sentence about the CPU time limit where the use at the end is unknown: the launcher reaped it first."""
-    if evidence.cpu is None or evidence.cpu.is_last:
-        return ()
-    limit_s = evidence.cpu.limit_s
-    return (f"the kernel kills it beyond {limit_s:g} s of CPU time (RLIMIT_CPU); how much it had used is not known",)
-
-
-def _used_up(used_s: float, cpu: CpuTime) -> bool:
-    return used_s >= _NEAR * cpu.limit_s - _NEAR_S
-
-
-def _of_cpu(used_s: float, cpu: CpuTime) -> str:
-    return f"it had used {used_s:.1f} s of CPU time, and the kernel kills it beyond {cpu.limit_s:g} s (RLIMIT_CPU)"
-
-
+_LIMITS: Dict[int, str] = {
+    signal.SIGXFSZ: "a file grew beyond the limit of its size",
+    signal.SIGXCPU: "it used up the CPU time that its limit gives it",
+}
 _ITS_OWN: Dict[int, str] = {
     signal.SIGPIPE: "it wrote to a pipe or a connection that its reader had closed",
     signal.SIGALRM: "a timer that it had set itself ran out",
@@ -394,9 +326,6 @@ def _by_child(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
         return Verdict("exit", "host_out_of_memory", by, hint)
     if number == signal.SIGKILL and evidence.other_kills:
         hint = (evidence.other_kills, *hint)
-    if number == signal.SIGKILL and evidence.cpu and _used_up(evidence.cpu.by_children_s, evidence.cpu):
-        used = _of_cpu(evidence.cpu.by_children_s, evidence.cpu)
-        return Verdict("exit", "limits", f"{by}: {_CPU_TIME}", (used, *hint))
     if number in _LIMITS:
         return Verdict("exit", "limits", f"{by}: {_LIMITS[number]}", hint)
     return Verdict("exit", "exit", by, hint)
@@ -433,18 +362,6 @@ class LauncherWords(NamedTuple):
 
 
 _SIGNALLED = lazily(r"SignalException: Process \d+ got signal: (\d+)")
-
-
-# torchrun's own log, before it ends its ranks; Python 3.11 prints the number
-_RECEIVED = lazily(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
-
-
-def signal_of_launcher(output: str) -> int:
-    """Return the signal by which torchrun was asked to end, by its own log; 0 for none."""
-    received = _RECEIVED.search(output)
-    if received is None:
-        return 0
-    return int(received[1]) if received[1].isdigit() else int(getattr(signal, received[1], 0))
 
 
 def launcher_words(output: str) -> LauncherWords:

@@ -1,4 +1,4 @@
-"""The commands that nodectl runs over SSH for jobs on a node: receive, start (or both in one), list, stop, clean.
+"""The commands that nodectl runs over SSH for jobs on a node: start, list, stop, clean, and others.
 
 The answer is one frame with a list of rows.
 """
@@ -6,6 +6,7 @@ The answer is one frame with a list of rows.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -16,14 +17,12 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store, notes, shared_memory
+from . import checkpoints, notes
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
-    RECEIVER,
     JobFolder,
     JobFolderError,
-    PlanVersionError,
     extract,
     jobs_root,
     known_jobs,
@@ -36,8 +35,6 @@ from .folder import (
     write_atomic,
 )
 from .nsinit import redirect
-from .process import read_stat
-from .process import send as signal_to
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # the ranks' grace and the supervisor's last heartbeats; the whole command must stay below 10 s
@@ -57,7 +54,6 @@ _PLAN_KEYS = (
 def main(argv: List[str]) -> int:
     """Run one command; 1 with the reason on stderr if it failed."""
     commands: Dict[str, Callable[..., Optional[List[Row]]]] = {
-        "receive": receive,
         "start": start,
         "discard": discard,
         "list": show,
@@ -70,15 +66,6 @@ def main(argv: List[str]) -> int:
     }
     os.umask(0o077)
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
-
-
-def receive(job_id: str, rank: str) -> None:
-    """Unpack a job's folder from stdin (tar.gz: plan.json, secret, code/), in one step or not at all."""
-    job = JobFolder(job_id)
-    if os.path.exists(job.path):
-        raise JobFolderError(f"{job.path} is there already")
-    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
-        _receive(job, rank)
 
 
 @contextlib.contextmanager
@@ -99,6 +86,8 @@ def _ended_by_signals() -> Iterator[None]:
 def _receive(job: JobFolder, rank: str) -> None:
     os.makedirs(job.partial, mode=0o700)
     try:
+        lock = os.open(job.partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as JobFolder.is_receiving looks for
         _unpack(job, int(rank))
         os.rename(job.partial, job.path)
         sync_folder(jobs_root())
@@ -109,44 +98,37 @@ def _receive(job: JobFolder, rank: str) -> None:
             signal.signal(number, signal.SIG_IGN)
         job.remove()
         raise
+    os.close(lock)
 
 
 def _unpack(job: JobFolder, rank: int) -> None:
-    stat = read_stat(os.getpid())
-    receiver = os.path.join(job.partial, RECEIVER)
-    with open(receiver, "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
     extract(job.partial)
-    code_store.assemble(job.partial)
-    before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for ending the job if its state is lost
-    write_atomic(os.path.join(job.partial, "rank"), json.dumps(before).encode())
+    write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
     for name in ("ranks", "code"):  # the archive holds no empty folders, and the job runs in them
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
-    os.unlink(receiver)
 
 
-def start(job_id: str, rank: str = "") -> List[Row]:
-    """Start the detached supervisor; return the job's row once it holds its port and its containment.
+def start(job_id: str, rank: str) -> List[Row]:
+    """Receive a job and start its detached supervisor; return the job's row once it holds port and containment.
 
-    The values of the plan's variables come as one line of JSON on stdin, and are never written to a disk. With `rank`,
-    the archive of `receive` follows on stdin, and is received first.
+    On stdin come the values of the plan's variables, as one line of JSON that is never written to a disk, and the job's
+    folder (tar.gz: plan.json, secret, code/), which is unpacked in one step or not at all.
     """
     from . import cgroup  # of use to this command alone
 
     job = JobFolder(job_id)
-    cgroup.enter_scope(f"{job.id}.{rank or os.getpid()}")
-    if not rank and not job.plan().get("env_names"):
-        return _start(job, {})
-    variables = _variables(sys.stdin.buffer.readline())
-    if rank:
-        receive(job_id, rank)
-    return _start(job, variables)
+    cgroup.enter_scope(f"{job.id}.{rank}")
+    job.environment = _variables(sys.stdin.buffer.readline())
+    if os.path.exists(job.path):
+        raise JobFolderError(f"{job.path} is there already")
+    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
+        _receive(job, rank)
+    return _start(job)
 
 
-def _start(job: JobFolder, environment: Dict[str, str]) -> List[Row]:
-    job.environment = environment
+def _start(job: JobFolder) -> List[Row]:
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
@@ -182,18 +164,16 @@ def _supervise(job: JobFolder, pipe: int) -> None:
         job.remove()
 
 
-def _run_attempts(first: Any) -> None:
+def _run_attempts(supervisor: Any) -> None:
     """Run the job's attempts one after another until it ends."""
-    supervisor = first
     supervisor.run()
-    while supervisor.following is not None:
-        supervisor = supervisor.successor()
+    while (supervisor := supervisor.successor()) is not None:
         supervisor.open()
         supervisor.run()
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`, even if they are still running or yet to come: end the job, remove its folder.
+    """Undo `start`, even if it is still running or yet to come: end the job, remove its folder.
 
     Raises JobFolderError if a part of the folder remains.
     """
@@ -203,17 +183,10 @@ def discard(job_id: str) -> None:
         _force(job)
     ends_s = time.monotonic() + _REMOVE_S
     while (left := [path for path in (job.path, job.partial) if os.path.exists(path)]) and time.monotonic() < ends_s:
-        signal_receiver(job)
         job.remove()
         time.sleep(_POLL_S)
     if left:
         raise JobFolderError(f"{left[0]} is left: nodectl jobs clean {job.id}")
-
-
-def signal_receiver(job: JobFolder) -> None:
-    """Send SIGTERM to the process that unpacks the job; it removes what it has unpacked."""
-    if job.is_receiving():
-        signal_to(job.receiver()["pid"], signal.SIGTERM)
 
 
 def show(*job_ids: str) -> List[Row]:
@@ -231,8 +204,6 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     try:
         plan = job.plan()
         row["plan"] = {key: plan.get(key) for key in _PLAN_KEYS}
-    except PlanVersionError as error:
-        return {**row, "problem": str(error), "state": {"state": "unreadable", "final": True}}
     except (OSError, JobFolderError) as error:
         row["problem"] = str(error)
     state = state or job.state()
@@ -272,10 +243,8 @@ def pulse(job_id: str, pattern: str) -> List[Row]:
 def stop_job(job_id: str, operator: str = "") -> List[Row]:
     """End the job on this node and return its row; the first operator who stops it is remembered."""
     job = JobFolder(job_id)
-    signal_receiver(job)
     if not job.exists:
         return []
-    _refuse_other_version(job)
     state = job.state()
     if not state["final"]:
         # a rebuilt state is in no file; rebuilding it again finds other supervisors that hold the job
@@ -292,16 +261,6 @@ def _note_dead(job: JobFolder, state: Row) -> None:
         job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
 
 
-def _refuse_other_version(job: JobFolder) -> None:
-    """Raise PlanVersionError for a job of another version; a plan that cannot be read is no obstacle to a stop."""
-    try:
-        job.plan()
-    except PlanVersionError:
-        raise
-    except (OSError, JobFolderError):
-        return
-
-
 def clean(*job_ids: str) -> List[Row]:
     """Remove the folders of these jobs (default: all) that have ended, and payload folders that nothing uses."""
     jobs = [JobFolder(job_id) for job_id in job_ids or sorted({*known_jobs(), *partial_jobs()})]
@@ -312,26 +271,18 @@ def clean(*job_ids: str) -> List[Row]:
             with contextlib.suppress(OSError):
                 os.unlink(job.tombstone)
     _clean_payloads()
-    if not job_ids:
-        code_store.clean()
     return rows
 
 
 def _clean(job: JobFolder) -> Row:
     row = describe(job) if job.exists else describe_partial(job)
-    removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
+    removed = not row["alive"] and row["processes"] == 0
     problem = row["problem"]
     if removed:
-        state = row["state"]
-        Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
+        Containment.recorded(job.id, row["state"].get("containment", {})).remove()
         problem = job.remove()
         removed = not problem
     return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
-
-
-def _ended_at(state: Dict[str, Any]) -> Optional[float]:
-    """Return the wall-clock time of the job's end; None if it has not ended or its state was rebuilt."""
-    return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
 def _clean_payloads() -> None:
@@ -396,7 +347,7 @@ def _detach(body: Callable[[int], None]) -> str:
 
 def _end(job: JobFolder) -> Row:
     """Stop the job on this host; return its last state when no process is left, or after about 9 s."""
-    if job.signal_supervisor(signal.SIGTERM):
+    if job.signal_supervisor(signal.SIGINT):
         ends_s = time.monotonic() + _SUPERVISOR_S
         while job.supervisor_alive() and time.monotonic() < ends_s:
             time.sleep(_POLL_S)
@@ -420,7 +371,7 @@ def _force(job: JobFolder) -> Row:
         state = last_state  # the job ended by this stop, so the state before it is the better record
     if state.get("containment"):
         containment.kill(_FORCE_S)
-        containment.remove(_ended_at(state))
+        containment.remove()
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}
         with contextlib.suppress(OSError):

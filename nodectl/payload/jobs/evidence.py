@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.patterns import lazily
-from . import kernel, listeners, notes, outputs, steady
+from . import kernel, notes, outputs, steady
 from .classify import Evidence, Verdict, judge, torchrun_exit
 from .failures import Failure, row
 from .flight import summary
@@ -66,7 +66,6 @@ def describe(
     if death.after_stop and not (note and notes.raised_at(note) < stopped_at):
         failure.update({"kind": "terminated", "class": "terminated"})
     explain_stayed(failure, host.job)
-    listeners.explain(failure)
     return failure
 
 
@@ -101,7 +100,6 @@ def _evidence(
         left=notes.has_left(host.job, death.rank),
         full=full if note is None else (),
         stack=notes.crash(host.job, death.rank),
-        cpu=death.cpu,
         **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
@@ -116,42 +114,31 @@ def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
     kernel_lines = [f"kernel log: {line.text}" for line in own_lines]
     kernel_lines += [f"kernel log, of another GPU or program: {line.text}" for line in others]
     before = death.counts or {}
-    rose = {path: count - before[path] for path, count in kernel.counts(list(before)).items() if count > before[path]}
+    rose = {path: count for path, count in kernel.counts(list(before)).items() if count > before[path]}
     killer = [f"kernel log: {line.text}" for line in own_lines if line.kind == "oom"]
     for path in rose:
-        if not kernel.is_of_pids(path) and not kernel.is_of_machine(path):
-            killer += [
-                f"{path}: oom_kill went from {before[path]} to {before[path] + rose[path]}",
-                kernel.limit_of(path),
-            ]
-    other_kills, killed_then = _other_kills(death, host, lines, problem) if not killer else ("", False)
+        if not kernel.is_of_machine(path):
+            killer += [f"{path}: oom_kill went from {before[path]} to {rose[path]}", kernel.limit_of(path)]
+    other_kills, killed_then = _other_kills(death, host, problem) if not killer else ("", False)
     return {
         "memory_killer": tuple(filter(None, killer)),
         "other_kills": other_kills,
         "killed_then": killed_then,
-        "forks": tuple(
-            f"{path} counts {times} more forks that were refused; {kernel.limit_of(path)}".rstrip("; ")
-            for path, times in rose.items()
-            if kernel.is_of_pids(path)
-        ),
         "kernel": tuple(kernel_lines),
         "xid": any(line.kind == "xid" for line in own_lines),
     }
 
 
-def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
+def _other_kills(death: Death, host: HostAtStart, problem: str) -> Tuple[str, bool]:
     """Return a sentence on memory kills that are not tied to this process, and whether one may have been its own."""
     ended = kernel.host_kills()
     count = 0 if ended is None or host.kills is None else ended - host.kills
-    victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
     if count <= 0:
         unread = f"; its log could not be read: {problem}" if problem else ""
         return f"nothing tells of the kernel's memory killer{unread}", False
     since = f"since the job's start the kernel's memory killer ended {count} of the machine's processes (/proc/vmstat)"
-    if any(not kernel.is_of_pids(path) and not kernel.is_of_machine(path) for path in death.counts or ()):
+    if any(not kernel.is_of_machine(path) for path in death.counts or ()):
         return f"{since}, and none of its control group", False
-    if len(victims) >= count and kernel.names_our_pids():
-        return f"{since}, by its log others: {', '.join(map(str, sorted(victims)))}", False
     if ended is not None and death.kills is not None and ended <= death.kills:
         return f"{since}, all of them before it died", False
     return f"{since}, and nothing tells whether it is one of them", True
@@ -235,31 +222,17 @@ def _places(failure: Dict[str, Any], plan: Dict[str, Any], code: str) -> Iterato
     """Yield the places in the project that may be meant, the likeliest first."""
     workdir = str(plan.get("workdir") or "")
     beside = os.path.join(workdir, os.path.dirname(str(plan.get("script") or "")))
-    for text in (str(failure["message"]), *failure["evidence"]):
-        for match in _MODULE.finditer(text):
-            name = match[1].replace(".", "/")
-            for base in (beside, "", "src", workdir):
-                yield os.path.normpath(os.path.join(base, f"{name}.py"))
-                yield os.path.normpath(os.path.join(base, name))
-        for match in _PATH.finditer(text):
-            yield from _inside(match[1] or match[2] or match[3], (workdir, "", beside), code)
-
-
-def _inside(path: str, bases: Sequence[str], code: str) -> Iterator[str]:
-    if os.path.isabs(path):
-        for root in (code, os.path.realpath(code)):
-            if path.startswith(root + "/"):
-                yield os.path.normpath(path[len(root) + 1 :])
-        return
-    for base in bases:
-        place = os.path.normpath(os.path.join(base, path))
-        if place.partition("/")[0] not in ("..", "."):
-            yield place
+    text = "\n".join((str(failure["message"]), *failure["evidence"]))
+    words = [match[1].replace(".", "/") + ending for match in _MODULE.finditer(text) for ending in (".py", "")]
+    words += [match[1] or match[2] or match[3] for match in _PATH.finditer(text)]
+    for word in words:
+        for base in (workdir, "", beside, "src"):
+            yield os.path.relpath(os.path.normpath(os.path.join(code, base, word)), code)
 
 
 def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, str]]:
     """Return the left-out path that equals, holds or lies in `place`, with its rule; None if there is none."""
     for left, rule in rules:
-        if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
+        if left in (place, f"{place}/") or (left.endswith("/") and place.startswith(left)):
             return left, rule
     return next((row for row in rules if row[0].startswith(f"{place}/")), None)

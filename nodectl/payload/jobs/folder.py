@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, Iterator, List, Optional
 
 from ..common.bounds import fitted
 from . import cgroup
 from .failures import row
 from .job_id import PLAN_VERSION, is_job_id
-from .process import all_pids, is_alive, read_cmdline, read_environ, read_stat, send
+from .process import all_pids, is_alive, read_cmdline, read_stat, send
 
-_RESERVE_BYTES = 64 * 1024
+_ROOM_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
 _TOLD = ("failures", "living", "xids", "flight", "heard", "attempts", "no_restart")
-_RESERVES = ("state.reserve", "state.reserve2")
 _PARTIAL, _UNDONE = ".partial", ".undone"
-RECEIVER = "receiver"
-_PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 _FULL_BYTES = 64 * 1024
 _FILES_SHOWN, _MOST_FILES = 5, 10_000
+_AGAIN_S = 0.05
 
 
 class JobFolderError(Exception):
@@ -79,10 +78,6 @@ def check_id(job_id: str) -> str:
     return job_id
 
 
-class PlanVersionError(JobFolderError):
-    """Raised for a job of another version of nodectl, whose files may have another meaning."""
-
-
 class JobFolder:
     """Paths and files of one job on this node; `environment` is what the operator gave its ranks, in memory alone."""
 
@@ -102,12 +97,13 @@ class JobFolder:
         return os.path.isfile(self.at("plan.json"))
 
     def plan(self) -> Dict[str, Any]:
-        """Return the plan as it was sent, with this node's `rank`; raise PlanVersionError for another nodectl's."""
+        """Return the plan as it was sent, with this node's `rank`; JobFolderError for another nodectl's."""
         plan = self._read_json("plan.json")
         if plan.get("version") != PLAN_VERSION:
-            raise PlanVersionError(self._other_version(plan.get("version")))
-        if lacking := [key for key in _PLAN_KEYS if key not in plan]:
-            raise JobFolderError(f"job {self.id}: its plan.json lacks {', '.join(lacking)}")
+            raise JobFolderError(
+                f"job {self.id} has a plan of version {plan.get('version')!r}, and this nodectl reads version"
+                f" {PLAN_VERSION}: use the nodectl that started it"
+            )
         plan["rank"] = self._read_rank()
         if plan["rank"] is None:
             raise JobFolderError(f"job {self.id}: its rank file is damaged")
@@ -131,27 +127,6 @@ class JobFolder:
         rank = self._read_json("rank").get("rank")
         return rank if isinstance(rank, int) else None
 
-    def _segments(self) -> Optional[List[Any]]:
-        """Return what was in /dev/shm when the job was received; None if that cannot be read."""
-        try:
-            segments = self._read_json("rank").get("segments")
-        except (OSError, JobFolderError):
-            return None
-        return segments if isinstance(segments, list) else None
-
-    def _other_version(self, version: object) -> str:
-        """Return the advice about a plan of another version; only the payload's path in its state is trusted."""
-        try:
-            payload = str(self._read_json("state.json").get("payload", ""))
-        except (OSError, JobFolderError):
-            payload = ""
-        run = os.path.join(payload, "run.py")
-        there = f", or on the host: python3 {run} jobs.control stop {self.id}" if os.path.isfile(run) else ""
-        return (
-            f"job {self.id} has a plan of version {version!r}, and this nodectl reads version {PLAN_VERSION}:"
-            f" use the nodectl that started it{there}; where nothing of it runs: rm -r {self.path}"
-        )
-
     def secret(self) -> bytes:
         """Return the job's key for heartbeats."""
         with open(self.at("secret"), "rb") as file:
@@ -165,65 +140,36 @@ class JobFolder:
     def state(self) -> Dict[str, Any]:
         """Return the last written state, or a rebuilt one; `received` before a supervisor has started."""
         path = self.at("state.json")
-        try:
-            state = self._read_json("state.json")
-            if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
-                return _after_reboot(state, _modified_at(path))
-            reason = "state.json holds no state"
-        except FileNotFoundError:
-            return {"state": "received", "final": True}
-        except (OSError, JobFolderError) as error:
-            reason = str(error)
-        return _rebuilt(self.id, self.rank(), reason, _modified_at(path), self._segments())
-
-    def reserve(self) -> None:
-        """Reserve space twice, so that states can be written alternately after the disk has become full."""
-        for name in _RESERVES:
-            with _create(self.at(name)) as file:
-                file.write(b" " * _RESERVE_BYTES)
-                _sync(file)
+        for _ in range(2):  # on a full disk it may be written at this moment
+            try:
+                state = self._read_json("state.json")
+                if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
+                    return _after_reboot(state, _modified_at(path))
+                reason = "state.json holds no state"
+            except FileNotFoundError:
+                return {"state": "received", "final": True}
+            except (OSError, JobFolderError) as error:
+                reason = str(error)
+            time.sleep(_AGAIN_S)
+        return _rebuilt(self.id, self.rank(), reason, _modified_at(path))
 
     def write_state(self, state: Dict[str, Any]) -> None:
-        """Replace the state atomically and sync it; a full disk is written to from a reserve."""
-        if state["final"]:
-            self._drop_unfinished("state.json")
+        """Replace the state atomically and sync it; on a full disk, write into the room that the last one takes."""
+        path = self.at("state.json")
         try:
-            write_atomic(self.at("state.json"), json.dumps(state).encode())
+            write_atomic(path, json.dumps(state).encode().ljust(_ROOM_BYTES))
         except OSError as error:
             data = fitted(
                 lambda cut: {name: cut(value) if name in _TOLD else value for name, value in state.items()},
-                _RESERVE_BYTES,
+                _ROOM_BYTES,
             )
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(data) > _RESERVE_BYTES:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if not is_full or len(data) > _ROOM_BYTES or not os.path.exists(path):
                 raise
-            self._write_to_reserve(data.ljust(_RESERVE_BYTES))
-
-    def _drop_unfinished(self, name: str) -> None:
-        """Remove the unfinished copies that killed writers of this file left."""
-        for file_name in os.listdir(self.path):
-            writer = file_name[len(name) + 1 : -len(_PARTIAL)]
-            if file_name != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
-                continue
-            stat = read_stat(int(writer))
-            if stat is None or not stat.alive:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.at(file_name))
-
-    def _write_to_reserve(self, data: bytes) -> None:
-        """Write into a reserve, which becomes the state; an old state that was a reserve becomes the next one."""
-        place, spare = self.at("state.json"), self.at("state.spare")
-        reserve = next((self.at(name) for name in _RESERVES if os.path.exists(self.at(name))), self.at(_RESERVES[0]))
-        with open(reserve, "r+b") as file:
-            file.write(data)
-            _sync(file)
-        keep = os.path.exists(place) and os.path.getsize(place) >= _RESERVE_BYTES
-        if keep:
-            with contextlib.suppress(FileExistsError):
-                os.link(place, spare)
-        os.replace(reserve, place)
-        if keep:
-            os.replace(spare, reserve)
-        sync_folder(self.path)
+            with open(path, "r+b") as file:
+                file.write(data.ljust(_ROOM_BYTES))
+                file.truncate()
+                _sync(file)
 
     def note_stop(self, operator: str) -> None:
         """Record who ends the job; the first operator stays recorded, and on a full disk nobody is."""
@@ -242,17 +188,6 @@ class JobFolder:
     def stop_requested(self) -> bool:
         """Tell whether anybody, named or not, has asked for the job's end on this node."""
         return os.path.exists(self.at("stopped_by"))
-
-    def takes_files(self) -> bool:
-        """Tell whether the disk takes a new file, were it for a request."""
-        path = self.at(f"stop.{os.getpid()}.partial")
-        try:
-            with _create(path) as file:
-                file.write(b"?")
-            os.unlink(path)
-        except OSError:
-            return False
-        return not no_space(self.path)
 
     def supervisor_alive(self) -> bool:
         """Tell whether the supervisor that wrote the state still runs."""
@@ -307,18 +242,17 @@ class JobFolder:
         """The start was undone."""
         return os.path.exists(self.tombstone)
 
-    def receiver(self) -> Dict[str, int]:
-        """Return pid and start time of the process that unpacks the job; {} if it is not recorded."""
-        try:
-            with open(os.path.join(self.partial, RECEIVER), "rb") as file:
-                value = json.loads(file.read())
-            return {"pid": int(value["pid"]), "start_ticks": int(value["start_ticks"])}
-        except (OSError, ValueError, KeyError, TypeError):
-            return {"pid": 0, "start_ticks": 0}
-
     def is_receiving(self) -> bool:
-        """Tell whether a process unpacks the job at this moment."""
-        return os.path.isdir(self.partial) and is_alive(**self.receiver())
+        """Tell whether a process unpacks the job at this moment: it holds the folder's lock."""
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(handle)
+        return False
 
 
 def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
@@ -461,27 +395,21 @@ def _remove(path: str) -> str:
     return ""
 
 
-_JOB_VARIABLE = "NODECTL_JOB_ID"
+def _rebuilt(job_id: str, rank: Optional[int], reason: str, changed_at: float) -> Dict[str, Any]:
+    """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable."""
+    from .contain import Containment  # a state is rarely lost
 
-
-def _rebuilt(
-    job_id: str, rank: Optional[int], reason: str, changed_at: float, segments: Optional[List[Any]] = None
-) -> Dict[str, Any]:
-    """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable for `reason`.
-
-    `segments` were in /dev/shm before the job (None: not known).
-    """
     supervisor = _supervisor(job_id, rank)
     stat = read_stat(supervisor) if supervisor else None
-    group = None if rank is None else _group(f"{job_id}.{rank}")
-    alive = stat is not None or bool(group and cgroup.members(group)) or _has_processes(job_id)
+    containment = {"cgroup": None if rank is None else _group(f"{job_id}.{rank}")}
+    alive = stat is not None or bool(Containment.recorded(job_id, containment).members())
     failure = row("launcher", f"its state was lost ({reason}): how it ended here is not known", changed_at)
     return {
         "state": "running" if alive else "failed",
         "final": not alive,
         "pid": supervisor,
         "start_ticks": stat.start_ticks if stat else 0,
-        "containment": {"cgroup": group, "namespace": False, **({} if segments is None else {"segments": segments})},
+        "containment": containment,
         "ended_at": None if alive else changed_at,
         "failures": [] if alive else [failure],
         "repaired": reason,
@@ -513,11 +441,6 @@ def _group(name: str) -> Optional[str]:
         if os.path.basename(folder) == "nodectl" and name in names:
             return os.path.join(folder, name)
     return None
-
-
-def _has_processes(job_id: str) -> bool:
-    pids: Set[int] = set(all_pids())
-    return any(read_environ(pid).get(_JOB_VARIABLE) == job_id for pid in pids)
 
 
 def _modified_at(path: str) -> float:

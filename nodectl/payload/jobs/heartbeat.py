@@ -41,9 +41,8 @@ class Beat(NamedTuple):
     """One heartbeat: the host's place in the plan, the beat's number, the host's state, and its first failure if any.
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
-    attempt (empty: it can, None: not known yet); `suspicions`: how often it took the attempt for hung, `passed`: how
-    often the attempt went on after that; `stood_s`: for how long its output has reported nothing new; `step`: the
-    newest that its output reports as the attempt has ended, or -1.
+    attempt (empty: it can, None: not known yet); `suspicions`: how often it took the attempt for hung; `stood_s`: for
+    how long its output has reported nothing new.
     """
 
     rank: int
@@ -54,9 +53,7 @@ class Beat(NamedTuple):
     over: Optional[str] = None
     fit: Optional[str] = None
     suspicions: int = 0
-    passed: int = 0
     stood_s: float = 0.0
-    step: int = -1
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
@@ -132,11 +129,10 @@ class Peers:
         attempt = self._attempt
         return [beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt]
 
-    def doubts(self) -> Tuple[int, int, float]:
-        """Return the sums of the other hosts' `suspicions` and `passed`, and the least of their `stood_s`."""
+    def doubts(self) -> Tuple[int, float]:
+        """Return the sum of the other hosts' `suspicions`, and the least of their `stood_s`."""
         beats = self.here()
-        least_s = min((beat.stood_s for beat in beats), default=float("inf"))
-        return sum(beat.suspicions for beat in beats), sum(beat.passed for beat in beats), least_s
+        return sum(beat.suspicions for beat in beats), min((beat.stood_s for beat in beats), default=float("inf"))
 
     def causes(self) -> List[int]:
         """Return the hosts that have reported a cause in this attempt, and not only a consequence."""

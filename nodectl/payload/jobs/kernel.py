@@ -7,12 +7,12 @@ import os
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..common import machine
 from ..common.patterns import lazily
 
 _TOOL_S = 5.0
 _MOST_LINES = 12
 _LINE_CHARS = 400
-_RECORD_BYTES = 8192
 _VMSTAT = "/proc/vmstat"
 
 _KILLED = lazily(r"Killed process (\d+)|oom-kill:.*\btask=[^,]*,pid=(\d+)")
@@ -47,35 +47,30 @@ def groups(pid: int) -> str:
 
 
 def counters(groups_text: str) -> List[str]:
-    """Return the groups' files that count memory kills, and forks refused by a process limit."""
+    """Return the groups' files that count memory kills."""
     mounts = _mounts()
     files = []
     for _, controllers, path in (line.split(":", 2) for line in groups_text.splitlines()):
-        for controller, names in _COUNTERS.items():
-            if controller in controllers.split(",") and controller in mounts:
-                files += _nearest(mounts[controller], path, names[1])
-            elif not controllers and "v2" in mounts:
-                files += _nearest(mounts["v2"], path, names[2])
+        version = "v2" if not controllers else "v1" if "memory" in controllers.split(",") else ""
+        if version in mounts:
+            files += _nearest(mounts[version], path, _COUNTERS[version])
     return files
 
 
-# by controller: its files in cgroup version 1 and 2; a file that counts the group alone comes first
-_COUNTERS = {
-    "memory": {1: ("memory.oom_control",), 2: ("memory.events.local", "memory.events")},
-    "pids": {1: ("pids.events",), 2: ("pids.events.local", "pids.events")},
-}
+# a file that counts the group alone comes first
+_COUNTERS = {"v1": ("memory.oom_control",), "v2": ("memory.events.local", "memory.events")}
 
 
 def _mounts() -> Dict[str, str]:
-    """Return where the groups of version 1 are mounted by controller, and those of version 2 (`v2`)."""
+    """Return where the memory groups of version 1 (`v1`) and the groups of version 2 (`v2`) are mounted."""
     mounts: Dict[str, str] = {}
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:
             _, place, kind, options, *_ = line.split()
             if kind == "cgroup2":
                 mounts.setdefault("v2", place)
-            for controller in set(_COUNTERS) & set(options.split(",")) if kind == "cgroup" else ():
-                mounts.setdefault(controller, place)
+            elif kind == "cgroup" and "memory" in options.split(","):
+                mounts.setdefault("v1", place)
     return mounts
 
 
@@ -95,11 +90,6 @@ def is_of_machine(counter: str) -> bool:
     return counter == _VMSTAT or os.path.dirname(counter) in _mounts().values()
 
 
-def is_of_pids(counter: str) -> bool:
-    """Tell whether a counter counts refused forks rather than memory kills."""
-    return os.path.basename(counter).startswith("pids.")
-
-
 def counts(paths: Sequence[str]) -> Dict[str, int]:
     """Return the counters' numbers; unreadable ones are left out."""
     by_counter = {}
@@ -107,21 +97,20 @@ def counts(paths: Sequence[str]) -> Dict[str, int]:
         with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii", errors="replace") as file:
             for line in file:
                 name, _, value = line.partition(" ")
-                if name == ("max" if is_of_pids(path) else "oom_kill"):
+                if name == "oom_kill":
                     by_counter[path] = int(value)
     return by_counter
 
 
 def limit_of(counter: str) -> str:
-    """Return a text with the limit of a counter's group and the part of it that was used; "" if none is known."""
-    group, kind = os.path.dirname(counter), os.path.basename(counter).partition(".")[0]
-    limits = ("pids.max",) if kind == "pids" else ("memory.max", "memory.limit_in_bytes")
-    uses = () if kind == "pids" else ("memory.peak", "memory.max_usage_in_bytes", "memory.current")
+    """Return a text with the memory limit of a counter's group and the part that was used; "" if none is known."""
+    group = os.path.dirname(counter)
     while group not in ("", "/"):
-        limit, used = _number(group, limits), _number(group, uses)
+        limit = _number(group, ("memory.max", "memory.limit_in_bytes"))
+        used = _number(group, ("memory.peak", "memory.max_usage_in_bytes", "memory.current"))
         if limit is not None and limit[1] < _UNLIMITED:
-            usage = "" if used is None else f", and {used[0]} {_amount(kind, used[1])}"
-            return f"the control group {group} has {limit[0]} {_amount(kind, limit[1])}{usage}"
+            usage = "" if used is None else f", and {used[0]} {used[1] >> 20} MiB"
+            return f"the control group {group} has {limit[0]} {limit[1] >> 20} MiB{usage}"
         group = os.path.dirname(group)
     return ""
 
@@ -137,23 +126,9 @@ def _number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
     return None
 
 
-def _amount(kind: str, number: int) -> str:
-    return str(number) if kind == "pids" else f"{number / (1 << 20):.0f} MiB"
-
-
 def host_kills() -> Optional[int]:
     """Return how many processes the memory killer has ended since boot; None if the kernel does not count them."""
     return counts([_VMSTAT]).get(_VMSTAT)
-
-
-def names_our_pids() -> bool:
-    """Tell whether pids in the kernel's log are those that this process sees: it is in the first pid namespace."""
-    with contextlib.suppress(OSError):
-        return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
-    return False
-
-
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel's sources
 
 
 def log_since(since_s: float) -> Tuple[List[Line], str]:
@@ -178,55 +153,18 @@ def _line(text: str) -> Optional[Line]:
     return None
 
 
+_LOGS = (
+    ("dmesg", "-r"),
+    ("sudo", "-n", "dmesg", "-r"),
+    ("journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"),
+)
+
+
 def _log() -> Tuple[str, str]:
     """Return the kernel's log with times since boot, by the first way open to this login, and why there is none."""
-    import subprocess  # needed only if this login may not read /dev/kmsg
-
-    problem = ""
-    try:
-        return _kmsg(), ""
-    except OSError:
-        pass
-    for argv in (
-        ["dmesg", "-r"],
-        ["sudo", "-n", "dmesg", "-r"],
-        ["journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"],
-    ):
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                timeout=_TOOL_S,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            problem = problem or str(error)
-            continue
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.decode(errors="replace"), ""
-        problem = problem or done.stderr.decode(errors="replace").strip()[:200] or f"{argv[0]} printed nothing"
-    return "", problem
-
-
-def _kmsg() -> str:
-    """All of /dev/kmsg as `dmesg -r` prints it; OSError if it cannot be read."""
-    handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    lines: List[str] = []
-    try:
-        while True:
-            try:
-                record = os.read(handle, _RECORD_BYTES)
-            except BlockingIOError:
-                return "\n".join(lines)
-            except BrokenPipeError:  # the next record has been overwritten
-                continue
-            head, _, text = record.decode(errors="replace").partition(";")
-            level, _, micros = head.split(",")[:3]
-            lines.append(f"<{level}>[{int(micros) / 1e6:.6f}] " + text.partition("\n")[0])
-    finally:
-        os.close(handle)
+    texts = (machine.printed(argv, _TOOL_S) for argv in _LOGS)
+    text = next(filter(None, texts), "")
+    return text, "" if text else "this login may not read it"
 
 
 def now_s() -> float:

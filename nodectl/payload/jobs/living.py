@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common import machine
 from ..common.patterns import lazily
-from . import flight, kernel, listeners, notes, outputs, pulse, standing, waiting
+from . import flight, kernel, notes, outputs, pulse, waiting
 from .contain import Containment
 from .folder import JobFolder, venv_of
 from .process import below, read_environ, read_stat, send
@@ -52,13 +52,14 @@ def with_children(
     children = [waiting.helpers(rank.pid) for rank in ranks]
     spied = _spied([child["pid"] for helpers in children for child in helpers], venv)
     until_s = time.monotonic() + _HELPERS_S
-    for rank, helpers in zip(ranks, children):  # noqa: B905 - Python 3.8
+    told = []
+    for rank, row, helpers in zip(ranks, rows, children):  # noqa: B905 - Python 3.8
         for child in helpers:  # a fork of the rank writes into its file: they are asked one by one
             left_s = until_s - time.monotonic() if child["state"] in "RS" and child["pid"] not in spied else 0.0
             answer = _answers(job, {rank.rank: child["pid"]}, left_s) if left_s > 0 else {}
             child["stack"] = spied.get(child["pid"]) or answer.get(rank.rank, [])
-    added = ({"call": waiting.call(rank.pid), "helpers": helpers} for rank, helpers in zip(ranks, children))  # noqa: B905
-    return [{**row, **more} for row, more in zip(rows, added)]  # noqa: B905
+        told.append({**row, "call": waiting.call(rank.pid), "helpers": helpers})
+    return told
 
 
 def _answers(job: str, pids: Dict[int, int], most_s: float) -> Dict[int, List[str]]:
@@ -150,10 +151,10 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     before, venv = _measures(ranks, plan), venv_of(plan, plan["hosts"][plan["rank"]])
     first = look(job.path, ranks, venv)
     yield _report(job, ranks, first, first)
-    yield {"ranks": _report(job, ranks, with_children(job.path, first, ranks, venv), first)["ranks"]}
+    yield _report(job, ranks, with_children(job.path, first, ranks, venv), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
-        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job), "groups": _groups(ranks)}
+        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
         rest["ended"] = [end["rank"] for end in state.get("ends", ())]
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
@@ -175,34 +176,21 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
 def _report(
     job: JobFolder, ranks: Sequence[Rank], rows: Sequence[Dict[str, Any]], first: Sequence[Dict[str, Any]]
 ) -> Dict[str, Any]:
-    """Return `ranks`, and `listeners` at the store for which they ask; `rows` and `first` are looks at them."""
+    """Return `ranks`; `rows` and `first` are looks at them."""
     told = [
         {
             **row,
             "moved": bool(one["stack"]) and one["stack"] != row["stack"],
             "cpu": 0.0,
             "output_age_s": _output_age_s(job, rank.local_rank),
-            "store": listeners.connected(rank.pid) if standing.meets(row) else [],
         }
         for rank, row, one in zip(ranks, rows, first)  # noqa: B905 - strict is newer than some hosts' Python
     ]
-    ports = {int(place.rpartition(":")[2]) for row in told for place in row["store"]}
-    return {
-        "ranks": told,
-        "listeners": [listeners.words_of(port) for port in sorted(ports & set(listeners.ports_here()))],
-    }
+    return {"ranks": told}
 
 
 def _xids(job: JobFolder) -> List[str]:
     return [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"]
-
-
-def _groups(ranks: Sequence[Rank]) -> List[str]:
-    """Return what the ranks' control groups count: memory kills and refused forks, with their limits."""
-    paths = {path for rank in ranks for path in kernel.counters(kernel.groups(rank.pid))}
-    rows = sorted((path, count, kernel.limit_of(path)) for path, count in kernel.counts(sorted(paths)).items() if count)
-    kinds = {True: "refused forks", False: "memory kills"}
-    return [f"{path} counts {count} {kinds[kernel.is_of_pids(path)]}; {limit}" for path, count, limit in rows]
 
 
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
@@ -227,6 +215,8 @@ def _since_s(job: JobFolder) -> float:
 
 def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:
     """Return the time, CPU ticks by rank's process, and the bytes of the job's network and RDMA ports so far."""
+    stats = ((rank.pid, read_stat(rank.pid)) for rank in ranks)
+    ticks = {pid: stat.cpu_ticks for pid, stat in stats if stat is not None}
     network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))
     counted = {"network": network, "RDMA": pulse.rdma_bytes()}
     counts = {
@@ -234,17 +224,7 @@ def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[
         for kind, counters in counted.items()
         if counters
     }
-    return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, counts
-
-
-def _ticks(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return 0
-    fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[11]) + int(fields[12])
+    return time.monotonic(), ticks, counts
 
 
 def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:

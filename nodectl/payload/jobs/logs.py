@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import heapq
+import io
 import json
 import os
 import re
 import resource
 import time
 from bisect import bisect_left
-from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -24,7 +23,7 @@ _POLL_S = 0.2
 _ALIVE_S = 2.0
 _UNFINISHED_S = 1.0
 _FROZEN_S = 30.0  # a guard ends a job whose supervisor is frozen long before
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 1 << 20  # a longer line is cut
 _HEAD_BYTES = 32
 # how torchrun marks the lines of a rank
 _MARK = re.compile(rb"\[default(\d+)\]:")
@@ -43,13 +42,12 @@ def main(argv: List[str]) -> int:
 def stream(job_id: str, mode: str, request: str) -> None:
     """Send the frames for `jobs.logs ID MODE REQUEST`.
 
-    Frames `{"file", "rank", "offset", "text", "goes_on"}` of whole lines of one file, or of a part of one that goes on;
-    `{"dropped"}` where so many bytes of a file are no longer there; then `{"end"}`. Before them `{"offsets"}`, where
-    those are not the files' beginnings.
+    Frames `{"file", "rank", "offset", "text"}` of lines of one file; `{"dropped"}` where so many bytes of a file are no
+    longer there; then `{"end"}`. Before them `{"offsets"}`, where those are not the files' beginnings.
 
     `mode` is `follow` (until the supervisor has left; `{"alive"}` every 2 s, but of one that is frozen) or `once`.
-    `request` is JSON: `offsets` in bytes by file, with the file that is `inside` a line; or `tail` in lines, or
-    `since_s` seconds ago; `local_rank` for the lines of one. `rank` is of the file, null where lines say it themselves.
+    `request` is JSON: `offsets` in bytes by file, or `tail` in lines, or `since_s` seconds ago; `local_rank` for the
+    lines of one. `rank` is of the file, null where lines say it themselves.
     """
     job = JobFolder(job_id)
     if not job.exists:
@@ -57,7 +55,7 @@ def stream(job_id: str, mode: str, request: str) -> None:
     asked: Dict[str, Any] = json.loads(request)
     reader = _Reader(job, asked.get("local_rank"))
     if "offsets" in asked:
-        reader.go_on(asked["offsets"], asked.get("inside", ""))
+        reader.seek(asked["offsets"])
     elif "tail" in asked:
         reader.begin_at(tail_offsets(job, asked["tail"], asked.get("local_rank")))
     elif "since_s" in asked:
@@ -111,16 +109,14 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
         for name in marks.keys() & row.sizes.keys():
             marks[name][0].append(row.sizes[name])
             marks[name][1].append(look)
-    lost = outputs.dropped(job)
     files = {name: _opened(job, name) for name in names}
     begins = {name: file.seek(0, os.SEEK_END) for name, file in files.items()}
 
     def last_lines(name: str) -> Iterator[Tuple[float, int, str, int]]:
         sizes, looks = marks[name]
-        starts = line_starts(files[name], wanted(_marked(name, rank)), lost.get(name, 0))
-        for number, offset in enumerate(
-            starts
-        ):  # within one row of the index, lines are taken in turn from the files' ends
+        starts = line_starts(files[name], wanted(_marked(name, rank)), kept_from(files[name], 0))
+        # within one row of the index, lines are taken in turn from the files' ends
+        for number, offset in enumerate(starts):
             place = bisect_left(sizes, offset + 1)
             yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
 
@@ -161,16 +157,26 @@ def _read(file: BinaryIO, begin: int, end: int) -> bytes:
 
 def _opened(job: JobFolder, name: str) -> BinaryIO:
     """Open a file to read; the launcher's may be still to come."""
-    return open(job.at(name), "ab+" if name == outputs.COMMON else "rb")
+    return open(job.at(name), "ab+" if name == outputs.COMMON else "rb", buffering=0)
+
+
+def kept_from(file: BinaryIO, start: int) -> int:
+    """Return where what is left of a file begins, from `start` on: before that its output was deleted."""
+    at = file.tell()
+    try:
+        return os.lseek(file.fileno(), start, os.SEEK_DATA)
+    except OSError:  # nothing comes behind it, or the file has no number
+        return start
+    finally:
+        file.seek(at)
 
 
 class _Reader:
-    """Reads all files of a job, one line at a time: while a long line goes on, the other files wait."""
+    """Reads all files of a job."""
 
     def __init__(self, job: JobFolder, rank: Optional[int]) -> None:
         self._job, self._rank = job, rank
         self._streams: Dict[str, Stream] = {}
-        self._lost = _Lost(job)
         self._supervisor = _Supervisor(job)
         self._find()
 
@@ -179,24 +185,19 @@ class _Reader:
             if name not in self._streams:
                 file = _opened(self._job, name)
                 file.seek(0)
-                frame, lost = {"file": name, "rank": outputs.local_rank(name)}, partial(self._lost.of, name)
-                self._streams[name] = Stream(frame, file, wanted(_marked(name, self._rank)), lost)
+                frame = {"file": name, "rank": outputs.local_rank(name)}
+                self._streams[name] = Stream(frame, file, wanted(_marked(name, self._rank)))
 
     def begin_at(self, offsets: Dict[str, int]) -> None:
         """Begin at these offsets, and send them to the reader, who needs them if the connection breaks."""
         send({"offsets": offsets})
-        self._seek(offsets)
+        self.seek(offsets)
 
-    def _seek(self, offsets: Dict[str, int]) -> None:
+    def seek(self, offsets: Dict[str, int]) -> None:
+        """Continue where a former reader stopped."""
         for name, offset in offsets.items():
             if name in self._streams:
                 self._streams[name].seek(offset)
-
-    def go_on(self, offsets: Dict[str, int], inside: str) -> None:
-        """Continue where a former reader stopped."""
-        self._seek(offsets)
-        if inside in self._streams:
-            self._streams[inside].inside = True
 
     def run(self, *, follow: bool) -> None:
         """Read until the files' ends, or until the supervisor has left."""
@@ -205,11 +206,9 @@ class _Reader:
         while True:
             running = follow and self._supervisor.is_there()  # asked before reading: what it wrote last is then read
             self._find()
-            if self._pass_on(partial=not running):
+            sent = [stream.pass_on(ended=not running) for stream in self._streams.values()]
+            if any(sent):
                 spoke_s = time.monotonic()
-                continue
-            late = time.monotonic() - spoke_s > _UNFINISHED_S
-            if (late or not running) and self._break_off():  # others wait for the end of this line
                 continue
             if not running:
                 send({"end": True})
@@ -223,29 +222,8 @@ class _Reader:
         """Send the existing output in the order in which it was written."""
         for row in outputs.rows(self._job):
             for name, size in row.sizes.items():
-                stream = self._streams.get(name)
-                while stream is not None and stream.pass_on(size):
+                while name in self._streams and self._streams[name].pass_on(size):
                     pass
-                if stream is not None and stream.inside is not None:
-                    return  # this line goes on just now
-
-    def _pass_on(self, *, partial: bool) -> bool:
-        """Send a piece of each file, but all of a line that goes on; return False if there was nothing."""
-        within = [stream for stream in self._streams.values() if stream.inside is not None]
-        passed = False
-        for stream in within or list(self._streams.values()):
-            passed = stream.pass_on(partial=partial) or passed
-            if stream.inside is not None:
-                self._streams[stream.name] = self._streams.pop(stream.name)  # the other files come first next time
-                break
-        return passed
-
-    def _break_off(self) -> bool:
-        """End an unfinished line; return False if no line is unfinished."""
-        begun = [stream for stream in self._streams.values() if stream.inside is not None]
-        for stream in begun:
-            stream.break_off()
-        return bool(begun)
 
 
 class _Supervisor:
@@ -271,81 +249,39 @@ class _Supervisor:
         return time.monotonic() - self._moved_s < _FROZEN_S
 
 
-class _Lost:
-    """How much of each file's beginning was deleted; read again when that may have changed."""
-
-    def __init__(self, job: JobFolder) -> None:
-        self._job = job
-        self._stamp = -1
-        self._sizes: Dict[str, int] = {}
-
-    def of(self, name: str) -> int:
-        """Return how many bytes of this file's beginning were deleted."""
-        stamp = outputs.dropped_stamp(self._job)
-        if stamp != self._stamp:
-            self._stamp, self._sizes = stamp, outputs.dropped(self._job)
-        return self._sizes.get(name, 0)
-
-
 class Stream:
-    """Sends a file's new lines, long ones in parts, with at most one chunk in memory."""
+    """Sends a file's new lines; one that is not finished within a second, or too long, is cut."""
 
-    def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted, lost: Callable[[], int]) -> None:
-        """`frame` is what each frame says beside its text; `lost`: how many bytes at the beginning are gone by now."""
-        self.name, self._frame, self._file, self._wanted, self._lost = str(frame["file"]), frame, file, wanted, lost
-        self.inside: Optional[bool] = None  # of a line: whether it is wanted
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted) -> None:
+        """`frame` is what each frame says beside its text."""
+        self._frame, self._file, self._wanted = frame, file, wanted
+        self._unfinished_s: Optional[float] = None
 
     def seek(self, offset: int) -> None:
         """Begin there."""
         self._file.seek(offset)
 
-    def pass_on(self, limit: Optional[int] = None, *, partial: bool = False) -> bool:
-        """Send the output before `limit`, an unfinished last line only with `partial`; return False for nothing."""
+    def pass_on(self, limit: Optional[int] = None, *, ended: bool = False) -> bool:
+        """Send the output before `limit`; return False for nothing."""
         start = self._file.tell()
-        most = _CHUNK_BYTES if limit is None or self.inside is not None else min(_CHUNK_BYTES, limit - start)
-        data = self._file.read(most) if most > 0 else b""
-        if data and self._lost() > start:  # asked after reading: what is given back is said before
-            return self._skip(start)
-        if self.inside is not None:
-            end = data.find(b"\n") + 1
-            self._send_part(start, data[: end or len(data)], wanted=self.inside, goes_on=not end)
-            self._file.seek(start + (end or len(data)))
-            return bool(data)
-        end = data.rfind(b"\n") + 1
-        if not end and data and (partial or len(data) == _CHUNK_BYTES):
-            self._send_part(start, data, wanted=self._wanted(data[:_HEAD_BYTES]), goes_on=True)
+        data = self._file.read(_CHUNK_BYTES if limit is None else max(0, min(_CHUNK_BYTES, limit - start)))
+        begin = kept_from(self._file, start) if data else start
+        if begin > start:  # looked at after reading: what is deleted is known then
+            begin = _line_after(self._file, begin)
+            self._file.seek(begin)
+            send({**self._frame, "offset": begin, "dropped": begin - start})
             return True
+        end = data.rfind(b"\n") + 1
+        if end or not data:
+            self._unfinished_s = None
+        elif ended or len(data) == _CHUNK_BYTES or self._is_late():
+            end = len(data)
         self._file.seek(start + end)
-        self._send_lines(start + end, data[:end])
+        kept = b"".join(line for line in io.BytesIO(data[:end]) if self._wanted(line[:_HEAD_BYTES]))
+        if kept:
+            send({**self._frame, "offset": start + end, "text": kept.decode(errors="replace")})
         return end > 0
 
-    def _skip(self, start: int) -> bool:
-        """Continue at the first whole line that still exists."""
-        self.break_off()
-        offset = _line_after(self._file, self._lost())
-        self._file.seek(offset)
-        self._send(offset, dropped=offset - start)
-        return True
-
-    def _send(self, offset: int, **more: object) -> None:
-        send({**self._frame, "offset": offset, **more})
-
-    def _send_lines(self, offset: int, data: bytes) -> None:
-        kept = b"".join(line + b"\n" for line in data.split(b"\n")[:-1] if self._wanted(line[:_HEAD_BYTES]))
-        if kept:
-            self._send(offset, text=kept.decode(errors="replace"), goes_on=False)
-
-    def _send_part(self, start: int, data: bytes, *, wanted: bool, goes_on: bool) -> None:
-        self.inside = wanted if goes_on else None
-        if wanted and data:
-            text = self._decoder.decode(data, final=not goes_on)
-            held = len(self._decoder.getstate()[0])  # the beginning of a character
-            self._send(start + len(data) - held, text=text, goes_on=goes_on)
-
-    def break_off(self) -> None:
-        """End a line that was never finished."""
-        if self.inside:
-            text = self._decoder.decode(b"", final=True)
-            self._send(self._file.tell(), text=f"{text}\n", goes_on=False)
-        self.inside = None
+    def _is_late(self) -> bool:
+        self._unfinished_s = self._unfinished_s or time.monotonic()
+        return time.monotonic() - self._unfinished_s > _UNFINISHED_S

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple
 
 from ..common import machine
 from ..common.sockets import family
-from .folder import JobFolder, no_space, venv_of
+from .folder import no_space, venv_of
 
 _ASK_S = 1.0
 _SHUTS_DOWN = "systemd-shutdow"  # process 1 at the very end, as far as its name goes
@@ -22,13 +22,14 @@ class Leaving(NamedTuple):
     message: str
 
 
-def why_asked(job: JobFolder) -> Optional[Leaving]:
-    """Return None for a stop; if no request could have been left, on a full disk, it is taken for one, too."""
-    if job.stop_requested or not job.takes_files():
-        return None
+ASKED = Leaving("supervisor", "the job's supervisor there was asked to end by a signal, not by `nodectl jobs stop`")
+
+
+def why_asked() -> Leaving:
+    """Return why the node asks this process to end."""
     if _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping":
         return Leaving("rebooted", "the node was shut down while the job ran there")
-    return Leaving("supervisor", "the job's supervisor there was asked to end by a signal, not by `nodectl jobs stop`")
+    return ASKED
 
 
 def _name_of_init() -> str:

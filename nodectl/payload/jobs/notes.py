@@ -6,6 +6,7 @@ import contextlib
 import glob
 import json
 import os
+import time
 from typing import Any, Dict, List, Optional
 
 from . import steady, syscalls
@@ -14,8 +15,6 @@ _MOST_BYTES = 8 << 20
 _FULL_BYTES = 64 * 1024
 _STACKS_BYTES = 256 * 1024
 _FATAL = "Fatal Python error: "
-# the marks that in_rank/sitecustomize.py writes into the file of stacks, which it has open from the start
-_ERROR, _LEFT = "nodectl: error ", "nodectl: left"
 
 
 def hook_folder() -> str:
@@ -50,36 +49,26 @@ def is_watched(job: str, rank: int) -> bool:
 
 
 def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, Any]]:
-    """Return the uncaught exception of a rank: `chain` of links, `text`, `full`, `monotonic_s`; None without one.
+    """Return the uncaught exception of a rank: `chain` of links, `text`, `full`, `monotonic_s`, `flight`; or None.
 
     One from before `since_s` is another attempt's.
     """
-    note = read(_place(job, rank, "error.json")) or _said_beside(job, rank)
-    chain = note.get("chain")
-    if not isinstance(chain, list) or not chain or not all(map(_is_link, chain)):
+    note = read(_place(job, rank, "error.json"))
+    if "chain" not in note or note["monotonic_s"] < since_s:
         return None
-    moment, full = note.get("monotonic_s"), note.get("full")
-    if not isinstance(moment, (int, float)) or moment < since_s:
-        return None
-    return {**note, "full": [str(place) for place in full] if isinstance(full, list) else []}
+    flight = _place(job, rank, "flight.json")
+    return {**note, "flight": read(flight) if _written_since(flight, since_s) else {}}
 
 
-def _said_beside(job: str, rank: int) -> Dict[str, Any]:
-    """Return the exception of a rank that could not write its own file."""
-    lines = [line for line in stacks(job, rank).splitlines() if line.startswith(_ERROR)]
-    with contextlib.suppress(ValueError):
-        exception = json.loads(lines[-1][len(_ERROR) :]) if lines else {}
-        return exception if isinstance(exception, dict) else {}
-    return {}
+def _written_since(path: str, since_s: float) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.getmtime(path) - time.time() >= since_s - time.monotonic() - 1.0
+    return False
 
 
 def has_left(job: str, rank: int) -> bool:
     """Tell whether the rank recorded that no exception ended it."""
-    return _LEFT in stacks(job, rank).splitlines()
-
-
-def _is_link(link: object) -> bool:
-    return isinstance(link, dict) and all(isinstance(link.get(name), str) for name in ("type", "message", "role"))
+    return "left" in read(_place(job, rank, "error.json"))
 
 
 def raised_at(note: Dict[str, Any]) -> float:
@@ -102,8 +91,7 @@ def _is_full(place: str) -> bool:
 
 def crash(job: str, rank: int) -> str:
     """Return faulthandler's text if a crash's signal ended the rank; else ""."""
-    text = "\n".join(line for line in stacks(job, rank).split("\n") if not line.startswith((_ERROR, _LEFT)))
-    _, fatal, text = text.rpartition(_FATAL)
+    _, fatal, text = stacks(job, rank).rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""
 
 

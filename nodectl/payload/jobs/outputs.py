@@ -3,23 +3,22 @@
 The launcher's own output is `output.log`; each rank's is in files of its own below `ranks/`, in one copy where the
 launch script left `only-copy` beside them (else `output.log` has their lines, too). While the job runs a row in
 `output.index` says every other second how long the files are. Where they take more than the job's limit, the oldest
-part is given back to the file system (a hole), and `output.dropped` says how much.
+part is given back to the file system: the file begins with a hole.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import sys
 import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .folder import JobFolder, write_atomic
+from .folder import JobFolder
 
 COMMON = "output.log"
-_INDEX, _DROPPED = "output.index", "output.dropped"
+_INDEX = "output.index"
 _ONLY_COPY = "only-copy"
 _RANK_FILE = re.compile(r"(?:.*/)?attempt_\d+/(\d+)/std(?:out|err)\.log")
 # DeepSpeed's launcher names the rank among all; the launch script names the host's first one in the folder
@@ -66,21 +65,6 @@ def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
             name = os.path.relpath(os.path.join(folder, file), job.path)
             if local_rank(name) is not None:
                 yield name, any(folder.startswith(above + os.sep) for above in marked)
-
-
-def dropped(job: JobFolder) -> Dict[str, int]:
-    """Return, by file, how much of its beginning was given back."""
-    try:
-        with open(job.at(_DROPPED), "rb") as file:
-            return {str(name): int(size) for name, size in json.loads(file.read()).items()}
-    except (OSError, ValueError, AttributeError):
-        return {}
-
-
-def dropped_stamp(job: JobFolder) -> int:
-    """Return a number that changes when `dropped` does."""
-    state = _stat(job.at(_DROPPED))
-    return -1 if state is None else state.st_mtime_ns ^ state.st_ino
 
 
 class Row(NamedTuple):
@@ -137,7 +121,6 @@ class Keeper:
         self._job, self._limit_bytes = job, limit_mib << 20
         self._numbers: Dict[str, int] = {}
         self._sizes: Dict[str, int] = {}
-        self._dropped = dropped(job)
         self._can_drop = True
         for row in rows(job):  # of the attempts before
             self._sizes.update(row.sizes)
@@ -174,29 +157,19 @@ class Keeper:
     def _make_room(self, taken: Dict[str, int]) -> None:
         """Give back an eighth of the limit more than is needed, of the largest files first."""
         over = sum(taken.values()) - self._limit_bytes + self._limit_bytes // 8
-        holes: Dict[str, Tuple[int, int]] = {}
         for name in sorted(taken, key=lambda name: -taken[name]):
-            begin = self._dropped.get(name, 0)
-            most = min(taken[name], self._sizes.get(name, 0) - begin) - _KEPT_BYTES
-            size = min(over, most) // _BLOCK_BYTES * _BLOCK_BYTES
-            if size > 0:
-                holes[name] = (begin, size)
-                over -= size
-        self._drop(holes)
+            part = min(over, taken[name] - _KEPT_BYTES) // _BLOCK_BYTES * _BLOCK_BYTES
+            if part > 0:
+                self._drop(name, self._sizes[name] - taken[name] + part)
+                over -= part
 
-    def _drop(self, holes: Dict[str, Tuple[int, int]]) -> None:
-        """Say it first: who finds zeros in a file then knows why."""
-        before = dict(self._dropped)
-        self._dropped.update({name: begin + size for name, (begin, size) in holes.items()})
-        write_atomic(self._job.at(_DROPPED), json.dumps(self._dropped).encode())
+    def _drop(self, name: str, end: int) -> None:
         try:
-            for name in holes:
-                punch(self._job.at(name), self._dropped[name])
+            punch(self._job.at(name), end // _BLOCK_BYTES * _BLOCK_BYTES)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM):
                 raise
-            self._can_drop, self._dropped = False, before
-            write_atomic(self._job.at(_DROPPED), json.dumps(before).encode())
+            self._can_drop = False
             sys.stderr.write(f"the output is not kept below its limit: its file system takes no holes ({error})\n")
 
 

@@ -8,21 +8,15 @@ import signal
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
 
 class Stat(NamedTuple):
-    """The fields of /proc/PID/stat that are used here; `exit_code` is a wait status, meaningful for a zombie.
-
-    `cpu_ticks` is the CPU time of its threads, `children_ticks` that of its children which it has waited for.
-    """
+    """The fields of /proc/PID/stat that are used here; `exit_code` is a wait status, meaningful for a zombie."""
 
     state: str
     ppid: int
     start_ticks: int
     exit_code: int
     cpu_ticks: int = 0
-    children_ticks: int = 0
 
     @property
     def alive(self) -> bool:
@@ -38,31 +32,7 @@ def read_stat(pid: int) -> Optional[Stat]:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    used, by_children = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-    return Stat(fields[0], int(fields[1]), int(fields[19]), int(fields[49]), used, by_children)
-
-
-class CpuTime(NamedTuple):
-    """A process's hard limit of CPU seconds, beyond which the kernel kills it, and the seconds it has used.
-
-    `is_last`: the use was read at its end.
-    """
-
-    limit_s: float
-    used_s: float
-    by_children_s: float
-    is_last: bool = True
-
-
-def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
-    """Return the CPU time of a process that runs or is not reaped yet; None if it has no limit."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("Max cpu time"):
-                hard = line.split()[4]
-                used_s, by_children_s = stat.cpu_ticks / _TICKS_PER_S, stat.children_ticks / _TICKS_PER_S
-                return CpuTime(float(hard), used_s, by_children_s, not stat.alive) if hard.isdigit() else None
-    return None
+    return Stat(fields[0], int(fields[1]), int(fields[19]), int(fields[49]), int(fields[11]) + int(fields[12]))
 
 
 def is_alive(pid: int, start_ticks: int) -> bool:

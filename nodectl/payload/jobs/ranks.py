@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import kernel, steady
 from .contain import MARKER
-from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat
+from .process import Stat, is_alive, read_environ, read_stat
 from .syscalls import process_handle
 
 _FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # on a stalled machine any time may pass between a fork and its exec
@@ -21,8 +21,7 @@ _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 class Rank(NamedTuple):
     """A running rank; `handle` is a pidfd, readable at its end (-1 if this kernel has none).
 
-    `counts` are its control `groups`' counters when it entered them, `gpu` is its GPU's PCI address if known, `cpu` the
-    limit of its CPU time.
+    `counts` are its control `groups`' counters when it entered them, `gpu` is its GPU's PCI address if known.
     """
 
     pid: int
@@ -33,7 +32,6 @@ class Rank(NamedTuple):
     groups: str = ""
     counts: Optional[Dict[str, int]] = None
     gpu: str = ""
-    cpu: Optional[CpuTime] = None
 
 
 class Death(NamedTuple):
@@ -50,7 +48,6 @@ class Death(NamedTuple):
     pid: int = 0
     counts: Optional[Dict[str, int]] = None
     gpu: str = ""
-    cpu: Optional[CpuTime] = None
     kills: Optional[int] = None
 
 
@@ -110,8 +107,7 @@ class RankWatch:
         local_rank = int(env["LOCAL_RANK"])
         gpu = kernel.gpu_address(env.get("CUDA_VISIBLE_DEVICES", ""), local_rank)
         rank = Rank(pid, stat.start_ticks, int(env["RANK"]), local_rank, process_handle(pid), gpu=gpu)
-        rank = _in_groups(rank._replace(cpu=cpu_time(pid, stat)))
-        self._ranks[pid] = rank
+        self._ranks[pid] = _in_groups(rank)
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)
             self._ends.register(rank.handle, select.POLLIN)
@@ -138,10 +134,7 @@ class RankWatch:
                 continue
             self._forget(rank)
             code = _code(rank, stat)
-            cpu = cpu_time(rank.pid, stat) if code is not None and stat is not None else rank.cpu
-            death = Death(
-                rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.counts, rank.gpu, cpu
-            )
+            death = Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.counts, rank.gpu)
             ended.append(death._replace(kills=self._kills[0]))
         if ended:
             self.expect(time.monotonic())  # an elastic launcher starts new ranks

@@ -18,7 +18,6 @@ _KEPT = 64
 _GPU_EVERY_S = 60.0
 _GPU_LOOKS = 2
 _LONGEST_REST_S = 60.0
-_GOES_ON = 2  # changes after the first: what a dying job still writes is no progress
 
 
 class Rhythm:
@@ -30,8 +29,6 @@ class Rhythm:
         self._pauses: Deque[float] = collections.deque(maxlen=_KEPT)
         self._patience = 1.0
         self._suspected = False
-        self._owed = 0
-        self.passed = 0
 
     def note(self, mark: Optional[int], now_s: float) -> None:
         """Note the mark at this moment; a change after a suspicion makes the next one take twice as long."""
@@ -40,10 +37,7 @@ class Rhythm:
         if self._mark is not None:
             self._pauses.append(now_s - self._changed_s)
         if self._suspected:
-            self._patience, self._owed = min(8.0, 2 * self._patience), _GOES_ON
-        elif self._owed:
-            self._owed -= 1
-            self.passed += self._owed == 0
+            self._patience = min(8.0, 2 * self._patience)
         self._mark, self._changed_s, self._suspected = mark, now_s, False
 
     def suspicion(self, now_s: float) -> str:
@@ -80,11 +74,6 @@ class Monitor:
         self._read_s, self._rest_s = now_s, 0.0
         self._next_gpus_s = now_s + _GPU_EVERY_S
         self._waiting = 0
-
-    @property
-    def passed(self) -> int:
-        """How often the job went on after a suspicion."""
-        return self._steps.passed + (self._bytes.passed if self._step is None else 0)
 
     def stood_s(self, now_s: float) -> float:
         """Return for how long no step, or if none is told no output, has come."""

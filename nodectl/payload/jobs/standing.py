@@ -67,36 +67,29 @@ _OF_CHILDREN = lazily(
 )
 
 
-def _helper(rank: Mapping[str, Any]) -> str:
-    """Return a phrase on the child for which a rank seems to wait: the first that is suspected; "" for none."""
-    helpers = sorted(rank.get("helpers", ()), key=_idleness)
-    library = next((place for place, frame in enumerate(rank["stack"]) if not _LIBRARY.search(frame)), 0)
-    asks = any(_OF_CHILDREN.search(frame) for frame in rank["stack"][:library])
-    if not helpers or not (asks or rank.get("call", "").startswith("wait")):
-        return ""
-    of_loader = "utils/data" in " ".join(rank["stack"]).replace("\\", "/")
-    first, what = helpers[0], "data-loader worker" if of_loader else "child process"
-    if _idleness(first) == _IDLE:
-        return f"; it waits for a {what}, of which {len(helpers)} live, and none is known to do anything"
-    does = doing(first).replace(f"{UNKNOWN}, in ", "it is in ")
-    return f"; it waits for its {what} {first['pid']} ({first['command']}): {does}"
-
-
-_IDLE = 4
+# of a child that waits for work
 _QUEUE = lazily(
     r"\(\) of (?:pipe|socket|anon_inode):|^(?:futex|p?poll|p?select6?|epoll_\w+)\(\)$|^$|_poll|poll_|pipe_|futex_"
 )
 
 
-def _idleness(helper: Mapping[str, Any]) -> int:
-    """Return the place of a child among those that are suspected: stopped, blocked, dead, busy, waiting for work."""
-    if helper["state"] in "tTDZX":
-        return "tTDZX".index(helper["state"]) // 2
-    frames = " ".join(helper["stack"]).replace("\\", "/")
-    if "utils/data/_utils/worker.py" in frames:
-        return _IDLE - ("utils/data/_utils/fetch.py" in frames)
-    is_busy = helper["state"] == "R" or not _LIBRARY.search(next(iter(helper["stack"]), "site-packages"))
-    return _IDLE - (is_busy or not _QUEUE.search(helper["call"]))
+def _is_busy(child: Mapping[str, Any]) -> bool:
+    newest = next(iter(child["stack"]), "site-packages")
+    return child["state"] == "R" or not _QUEUE.search(child["call"]) or not _LIBRARY.search(newest)
+
+
+def _helper(rank: Mapping[str, Any]) -> str:
+    """Return a phrase on the child for which a rank seems to wait: one that is stopped, blocked or dead first."""
+    library = next((place for place, frame in enumerate(rank["stack"]) if not _LIBRARY.search(frame)), 0)
+    asks = any(_OF_CHILDREN.search(frame) for frame in rank["stack"][:library])
+    halted = [child for child in rank.get("helpers", ()) if child["state"] in "tTDZX"]
+    busy = [child for child in rank.get("helpers", ()) if _is_busy(child)]
+    first = next(iter((*halted, *busy)), None)
+    if first is None or not (asks or rank.get("call", "").startswith("wait")):
+        return ""
+    what = "data-loader worker" if "utils/data" in " ".join(rank["stack"]) else "child process"
+    does = doing(first).replace(f"{UNKNOWN}, in ", "it is in ")
+    return f"; it waits for its {what} {first['pid']} ({first['command']}): {does}"
 
 
 def _place(rank: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, pulse, shared_memory
+from . import black_box, launcher, node_end, shared_memory
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .clerk import Clerk, News
@@ -59,7 +59,6 @@ class Supervisor:
         self._log_begin = size(job.at("output.log"))
         self._rested = self.state == hb.SPARE
         self._fit: Optional[str] = None
-        self._step = -1
         self._asked_fit = False
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
@@ -82,7 +81,6 @@ class Supervisor:
         """Take the port, the containment and the first state; OSError if that fails."""
         lease_s = float(self.plan["lease_s"])
         if self.member.attempt.number == 1:
-            self.job.reserve()
             self.member.open()
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
@@ -90,9 +88,11 @@ class Supervisor:
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
         self.containment.hooks = self.member.hooks
-        self._open_selectors()
+        self.selector = selectors.DefaultSelector()
+        for source in (self.member.wake_reader, self.guard.words, self.member.mesh.socket):
+            self.selector.register(source, selectors.EVENT_READ)
         expected = int(self.plan["nproc_per_node"])
-        self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
+        self.watch = RankWatch(self.job.id, self.containment.started, self.selector, expected)
         self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
@@ -101,18 +101,11 @@ class Supervisor:
         )
         self.job.write_state(self._state())
 
-    def _open_selectors(self) -> None:
-        """Open `selector` for all events, and `urgent` for all but the heartbeats."""
-        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
-        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
-        self.urgent.register(self.guard.words, selectors.EVENT_READ)
-        self.selector.register(self.urgent, selectors.EVENT_READ)
-        self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
-
     def run(self) -> None:
         """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, lambda *_: self.ask_stop())  # of `jobs stop`
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
         self.clerk.start()
@@ -143,10 +136,10 @@ class Supervisor:
 
     def _follow_doubts(self, now_s: float) -> None:
         """Have the black box taken where a host suspects a hang and no other tells progress; forget what passed."""
-        told, passed, stood_s = self.peers.doubts()
-        if self._doubts.has_passed(passed + self.monitor.passed):
-            self.clerk.ask(partial(black_box.forget, self.job))
+        told, stood_s = self.peers.doubts()
         stood_s = min(stood_s, self.monitor.stood_s(now_s))
+        if self._doubts.has_passed(stood_s, now_s):
+            self.clerk.ask(partial(black_box.forget, self.job))
         if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
             what = f"has made no progress for {stood_s:.0f} s"
@@ -188,7 +181,6 @@ class Supervisor:
         """Close everything that the next attempt opens again."""
         self.watch.close()
         self.selector.close()
-        self.urgent.close()
         os.close(self.guard.words)
         if not self._guard_ended:
             send(self.guard.pid, signal.SIGKILL)  # it may be stopped, and has nothing left to guard
@@ -206,37 +198,34 @@ class Supervisor:
         self.member.stop_asked = True
 
     def _ask_who(self, now_s: float) -> None:
-        """Find out after a SIGTERM whether a stop was requested; a disk that does not answer in time counts as yes."""
+        """Find out why this process got a SIGTERM; a disk that hangs is not waited for."""
         if not self.member.terminated or self.member.stop_asked or self.member.leaving:
             return
         if self._asked_who_s is None:
             self._asked_who_s = now_s
             self.clerk.ask(self._read_who)
         elif now_s - self._asked_who_s > _WHO_S:
-            self.ask_stop()
+            self._leave(node_end.ASKED)
 
     def _read_who(self) -> News:
         """Read why this process was asked to end; runs on the clerk's thread."""
-        leaving = node_end.why_asked(self.job)
+        leaving = node_end.why_asked()
         return lambda: self._leave(leaving)
 
-    def _leave(self, leaving: Optional[node_end.Leaving]) -> None:
+    def _leave(self, leaving: node_end.Leaving) -> None:
         """End this host's part, but not the job, for example at a shutdown: the other hosts may go on without it."""
-        if leaving is None:
-            return self.ask_stop()
-        if self.over is not None:
-            return None
+        if self.over is not None or self.member.leaving:
+            return
         self.member.leaving = leaving
         self._fit, self._asked_fit = leaving.message, True
         if not self._rested:
             self.postmortem.note_leaving(*leaving)
-        return None
 
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
         gather_s = min(wait_s, _GATHER_S) if self._calm() else 0.0
-        if not (gather_s and self.urgent.select(gather_s)):
-            self.selector.select(wait_s - gather_s)
+        time.sleep(gather_s)
+        self.selector.select(wait_s - gather_s)
         with contextlib.suppress(BlockingIOError):
             self.member.wake_reader.recv(4096)
 
@@ -310,7 +299,7 @@ class Supervisor:
                 self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
                 if gone:
                     self._guard_ended = True
-                    self.urgent.unregister(self.guard.words)
+                    self.selector.unregister(self.guard.words)
 
     def _decide(self, now_s: float) -> None:
         if self.state in (hb.WAITING, hb.RUNNING):
@@ -483,13 +472,12 @@ class Supervisor:
         return self.state == hb.RESTING or bool(failed)
 
     def _test(self) -> News:
-        """Find out whether this host can take part again, and its newest step; runs on the clerk's thread."""
-        reason, step = node_end.unfit(self.plan), pulse.step(self.job, pulse.MOST_FILES)
-        return lambda: self._take_test(reason, -1 if step is None else step)
+        """Find out whether this host can take part again; runs on the clerk's thread."""
+        reason = node_end.unfit(self.plan)
+        return lambda: self._take_test(reason)
 
-    def _take_test(self, reason: str, step: int) -> None:
+    def _take_test(self, reason: str) -> None:
         self._fit = self.member.leaving.message if self.member.leaving else reason
-        self._step = step
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
@@ -515,7 +503,7 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         return hb.Beat(
             self.rank, 0, self.state, first_failure, self.member.attempt, over, self._fitness(now_s),
-            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
+            self._doubts.suspicions, round(self.monitor.stood_s(now_s), 1),
         )  # fmt: skip
 
     def _fitness(self, now_s: float) -> Optional[str]:

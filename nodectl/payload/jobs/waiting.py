@@ -78,11 +78,10 @@ def command(pid: int) -> str:
 
 
 def helpers(pid: int) -> List[Dict[str, Any]]:
-    """Return rows of a rank's living children, theirs too: `pid`, `state`, `command`, `call`, and an empty `stack`."""
+    """Return rows of a rank's living children and theirs: `pid`, `state`, `command` and `call`."""
     rows: List[Dict[str, Any]] = []
     for child in sorted(below(pid, set())):
         stat = read_stat(child)
         if stat is not None and not any(name in " ".join(read_cmdline(child)) for name in _BY_DESIGN):
-            row = {"pid": child, "state": stat.state, "command": command(child), "call": call(child), "stack": []}
-            rows.append(row)
+            rows.append({"pid": child, "state": stat.state, "command": command(child), "call": call(child)})
     return rows[:_MOST_HELPERS]

@@ -1,4 +1,4 @@
-"""The p2p probe: copies between all pairs of GPUs of a host, each direction and both, directly and through the host."""
+"""The p2p probe: copies between all pairs of GPUs of a host, each direction and both."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from nodectl.transport.base import Transport
 _NAME = "p2p"
 _USUAL = Amount(repetitions=3, duration_s=0.05)
 _CHECK_S = 0.1
-# there, back and both; directly and through the host
-_CASES = 6
+# there, back and both
+_CASES = 3
 # a GPU of whose pairs so many are slow is at fault itself
 _ITS_OWN = 0.75
 
@@ -41,7 +41,7 @@ _ITS_OWN = 0.75
 def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each pair, one pair at a time."""
     kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
-    return compared(transport, hosts, options, note, kind, Comparison(_alike, "connection"), _blame)
+    return compared(transport, hosts, options, note, kind, Comparison(_alike, "bidirectional"), _blame)
 
 
 def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
@@ -52,7 +52,7 @@ def _alike(measurement: Measurement) -> tuple[object, ...]:
     """Pairs with the same link between them; the same pair of other hosts if that is not known."""
     given = measurement.conditions
     pair = given["link"] or (given["gpu"], given["target"])
-    return given.get("device"), given["connection"], given["bidirectional"], pair
+    return given.get("device"), given["bidirectional"], pair
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
@@ -62,7 +62,7 @@ def _read(node: Node, events: Events) -> ProbeResult:
             _NAME,
             node,
             event["gpu"],
-            f"to GPU {event['target']}, {event['way']}",
+            f"to GPU {event['target']}",
             counted(event["wrong"], "wrong byte"),
         )
         for event in measured
@@ -81,13 +81,12 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "gpu": gpu,
         "gpus": sum(len(event["gpus"]) for event in events.of("devices")),
         "target": target,
-        "connection": event["way"],
+        # as floors have it
+        "connection": "direct",
         "bidirectional": both,
         # False: CUDA itself goes through the host's memory
         "can_access_peer": event["peer_access"],
         "link": links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
-        # what a profile expects of the links between GPUs is not expected of the way through the host
-        **({"link_class": "host"} if event["way"] == "staged" else {}),
         **least,
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
@@ -97,15 +96,11 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
 
 
 def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """Name GPUs whose pairs are nearly all slow, else the pairs; by the direct copies where those are slow."""
+    """Name GPUs whose pairs are nearly all slow, else the pairs."""
     by_host: dict[str, list[SlowOne]] = defaultdict(list)
     for pair in slow_ones:
         by_host[pair[0].hosts[0]].append(pair)
-    findings = []
-    for pairs in by_host.values():
-        direct = [pair for pair in pairs if pair[0].conditions["connection"] == "direct"]
-        findings += _of_host(worst_of(direct or pairs, _ends))
-    return findings
+    return [finding for pairs in by_host.values() for finding in _of_host(worst_of(pairs, _ends))]
 
 
 def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
@@ -131,12 +126,12 @@ def _ends(measurement: Measurement) -> frozenset[object]:
 
 def _shown(given: Conditions) -> str:
     peer = "no peer access" if given.get("can_access_peer") is False else None
-    return shown(given, given.get("connection"), given.get("link"), peer)
+    return shown(given, given.get("link"), peer)
 
 
 PROBE = Probe(
     name=_NAME,
-    summary="Copies between all pairs of GPUs of a host, directly and through the host.",
+    summary="Copies between all pairs of GPUs of a host, each direction and both.",
     run=run_p2p,
     options=ProbeOptions,
     results=MeasurementKind(

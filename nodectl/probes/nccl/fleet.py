@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.common.node_paths import NCCL_TESTS
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.network import nics_in
 from nodectl.facts.rdma import IbPort
@@ -17,8 +16,7 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import NEAR, NodeTopology, between
 from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
-from nodectl.probes.events import Event
+from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.profiles.links import NVLINK_GB_S, pcie_gb_s
 from nodectl.recordings.source import LiveSource
 from nodectl.topology.env import training_ports
@@ -27,93 +25,39 @@ from nodectl.topology.node import SUBJECTS, node_topology
 from nodectl.transport.base import Transport
 
 NAME = "nccl"
-_DEADLINE_S = 60.0
 _PROVISION = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A host that takes part, and what it has for that."""
-
-    endpoint: Endpoint
-    numa_nodes: int = 1
-    bus_ids: tuple[str, ...] = ()
-    programs: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of the host."""
-        return self.endpoint.host.name
-
-    @property
-    def host(self) -> Host:
-        """The host of the inventory."""
-        return self.endpoint.host
-
-    @property
-    def machine(self) -> str:
-        """The machine's id, that of the host if it is not known."""
-        return self.endpoint.machine or self.name
-
-
-@dataclass(frozen=True, slots=True)
 class Fleet:
-    """Hold who takes part, by which engine and backend, and why others do not."""
+    """Hold who takes part, by which backend, and why others do not."""
 
-    ready: tuple[Ready, ...]
-    engine: str
+    ready: tuple[Endpoint, ...]
     backend: str
     findings: tuple[Finding, ...]
 
 
-def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, engine: str) -> Fleet:
-    """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
+def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) -> Fleet:
+    """Ask all hosts; those with torch take part."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
-    by_host = {endpoint.host: endpoint for endpoint in endpoints}
-    look = Look("probes.nccl.probe", lambda host: _look_args(by_host[host]), "look", _DEADLINE_S)
-    able, silent = ask_all(
-        transport, list(by_host), NAME, look, lambda host, answer: _ready(by_host[host], answer), options.forks
-    )
-    engine = _engine(able, engine)
-    has_engine = {host.name: bool(host.endpoint.torch if engine == "torch" else host.programs) for host in able}
-    ready = [host for host in able if has_engine[host.name]]
-    lacking = [_without(host, engine) for host in able if not has_engine[host.name]]
-    backend = "nccl" if engine != "torch" or all(map(_uses_gpus, ready)) else "gloo"
+    ready = [endpoint for endpoint in endpoints if endpoint.torch]
+    lacking = [
+        host_finding(NAME, endpoint.name, Status.UNKNOWN, f"no torch in {venv_of(endpoint.host)}", _PROVISION)
+        for endpoint in endpoints
+        if not endpoint.torch
+    ]
+    backend = "nccl" if all(map(_uses_gpus, ready)) else "gloo"
     if backend == "gloo":
         lacking += _without_gpus(ready)
-    return Fleet(tuple(ready), engine, backend, (*findings, *silent, *lacking))
+    return Fleet(tuple(ready), backend, (*findings, *lacking))
 
 
-def _look_args(endpoint: Endpoint) -> list[str]:
-    # where the role nccl_tests builds them; the host variable of this name says otherwise
-    folder = endpoint.host.variables.get("nccl_tests_folder")
-    programs = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
-    return ["look", f"--folder={programs}"]
-
-
-def _ready(endpoint: Endpoint, answer: Event) -> Ready:
-    return Ready(
-        endpoint,
-        numa_nodes=int(answer["numa_nodes"]),
-        bus_ids=tuple(map(str, answer["bus_ids"])),
-        programs=str(answer["programs"]),
-    )
-
-
-def _engine(ready: Sequence[Ready], wish: str) -> str:
-    """Return the engine for `auto`: torch; nccl-tests if some host has only these."""
-    if wish != "auto":
-        return wish
-    programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)
-    return "nccl-tests" if programs and not all(host.endpoint.torch for host in ready) else "torch"
-
-
-def _uses_gpus(ready: Ready) -> bool:
+def _uses_gpus(endpoint: Endpoint) -> bool:
     """Return whether the host has GPUs and a torch that is not built for CPUs."""
-    return bool(ready.endpoint.gpus) and "+cpu" not in (ready.endpoint.torch or "")
+    return bool(endpoint.gpus) and "+cpu" not in (endpoint.torch or "")
 
 
-def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
+def _without_gpus(ready: Sequence[Endpoint]) -> list[Finding]:
     """Return those for whose sake the others' GPUs were not measured: never silently."""
     lacking = [host for host in ready if not _uses_gpus(host)]
     if len(lacking) == len(ready):
@@ -125,18 +69,11 @@ def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
             NAME,
             host.name,
             Status.WARNING,
-            f"all are measured over gloo and without GPUs, because {reasons[bool(host.endpoint.gpus)]}",
+            f"all are measured over gloo and without GPUs, because {reasons[bool(host.gpus)]}",
             remedy,
         )
         for host in lacking
     ]
-
-
-def _without(ready: Ready, engine: str) -> Finding:
-    if engine == "torch":
-        return host_finding(NAME, ready.name, Status.UNKNOWN, f"no torch in {venv_of(ready.host)}", _PROVISION)
-    remedy = "run `nodectl provision --tags nccl_tests` for it, or name their folder with nccl_tests_folder"
-    return host_finding(NAME, ready.name, Status.UNKNOWN, f"no nccl-tests below {NCCL_TESTS} or on the path", remedy)
 
 
 def common(values: Mapping[str, object]) -> object:
@@ -253,7 +190,7 @@ def _data_gb_s(shown: float) -> float:
     return max((rate for rate in NVLINK_GB_S if rate <= shown), default=shown)
 
 
-# without GPUs a node has so many ranks, or one for each of its NUMA nodes
+# without GPUs a node by itself has so many ranks
 _RANKS_ALONE = 2
 
 
@@ -261,7 +198,7 @@ _RANKS_ALONE = 2
 class Part:
     """A host's ranks in a group: on these GPUs, or so many on its processors; over `interface` only."""
 
-    ready: Ready
+    endpoint: Endpoint
     ranks: int
     devices: tuple[int, ...] = ()
     interface: str = ""
@@ -281,23 +218,22 @@ class Group:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names of the group's hosts, in the order of their ranks."""
-        return tuple(part.ready.name for part in self.parts)
+        return tuple(part.endpoint.name for part in self.parts)
 
     @property
     def machine(self) -> str:
         """The machine of the first host; that of a group of one host."""
-        return self.parts[0].ready.machine
+        return self.parts[0].endpoint.machine or self.parts[0].endpoint.name
 
 
-def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
+def part_of(endpoint: Endpoint, backend: str, *, alone: bool = False) -> Part:
     """All GPUs of a host; without, one rank, or several if no other host takes part."""
     if backend == "nccl":
-        gpus = ready.endpoint.gpus
-        return Part(ready, gpus, tuple(range(gpus)), ready.endpoint.interface)
-    return Part(ready, max(_RANKS_ALONE, ready.numa_nodes) if alone else 1, (), ready.endpoint.interface)
+        return Part(endpoint, endpoint.gpus, tuple(range(endpoint.gpus)), endpoint.interface)
+    return Part(endpoint, _RANKS_ALONE if alone else 1, (), endpoint.interface)
 
 
-def group_of(ready: Sequence[Ready], backend: str) -> Group:
+def group_of(ready: Sequence[Endpoint], backend: str) -> Group:
     """One group of all ranks of these hosts."""
     return Group(tuple(part_of(host, backend) for host in ready))
 

@@ -77,7 +77,7 @@ def ceiling(
     times = 2 * (group.ranks - 1) / (group.ranks + 1) if is_summed else 1.0
     limits: list[Ceiling | None] = []
     for part in group.parts:
-        route = routes.get(part.ready.name)
+        route = routes.get(part.endpoint.name)
         inside = route.inside_gb_s if route and backend == "nccl" and not route.unknown else None
         if part.ranks > 1:
             limits.append(Ceiling(times * inside, "inside") if inside else None)
@@ -91,7 +91,7 @@ def ceiling(
 def _nics_gb_s(part: Part, backend: str, route: Route | None) -> float | None:
     """Return what all NICs of a host carry together, each way."""
     if backend != "nccl":
-        speed = part.ready.endpoint.speed_mbit
+        speed = part.endpoint.speed_mbit
         return speed / 1e3 / _BITS if speed else None
     if route is None or route.unknown:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nodectl.common.counting import counted
@@ -18,25 +19,25 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
+from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.blame import blamed, without_shared_blame
-from nodectl.probes.nccl.engines import measure_by_programs, measure_by_torch
 from nodectl.probes.nccl.fleet import (
     NAME,
     Fleet,
     Group,
-    Ready,
     Route,
     find_fleet,
     find_routes,
     group_of,
     node_groups,
 )
+from nodectl.probes.nccl.measure import measure_group
 from nodectl.probes.nccl.models import COLLECTIVES
-from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
+from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
-from nodectl.probes.schedule import Pace, by_machine, together, turns
+from nodectl.probes.schedule import by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
 from nodectl.profiles.links import ring
@@ -48,7 +49,7 @@ _OTHER_WAYS = ("over", "rail")
 
 
 def floor_cases(
-    ready: Sequence[Ready], routes: Mapping[str, Route], profile_dirs: Sequence[Path], nodes: int
+    ready: Sequence[Endpoint], routes: Mapping[str, Route], profile_dirs: Sequence[Path], nodes: int
 ) -> dict[str, tuple[int, ...]]:
     """Sizes in bytes by collective, of floors for so many nodes together."""
     sizes: dict[str, set[int]] = defaultdict(set)
@@ -59,10 +60,10 @@ def floor_cases(
     return {collective: tuple(sorted(floor_sizes)) for collective, floor_sizes in sizes.items()}
 
 
-def _floors(ready: Ready, route: Route, profile_dirs: Sequence[Path], nodes: int) -> Sequence[Floor]:
+def _floors(ready: Endpoint, route: Route, profile_dirs: Sequence[Path], nodes: int) -> Sequence[Floor]:
     """Return the floors of the host's profile and of its kind of GPU; without any, what its links predict."""
     try:
-        hardware, gpus = hardware_of(ready.host, profile_dirs), ready.endpoint.gpus
+        hardware, gpus = hardware_of(ready.host, profile_dirs), ready.gpus
     except ProfileError:
         # said where measurements are held against it
         return ()
@@ -97,21 +98,17 @@ Rounds = list[list[Group]]
 def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, note: Note) -> ProbeResult:
     """Bus bandwidth of each collective and size, and proof of the way that the data went."""
     _require_known(options)
-    fleet = find_fleet(transport, hosts, options, options.engine)
+    fleet = find_fleet(transport, hosts, options)
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
-    if fleet.engine != "torch" and len(fleet.ready) > 1 and not options.by_itself:
-        raise UsageError(
-            "nccl-tests measure one host at a time", "add --scope node, or install torch and take --engine torch"
-        )
     has_gpus = fleet.backend == "nccl"
     routes = find_routes(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
     switches = switch_names(host.host for host in fleet.ready)
-    run = _with_floors(Run(fleet.engine, fleet.backend, options, routes), fleet)
+    run = _with_floors(Run(fleet.backend, options, routes), fleet)
     first = _node_first(run, fleet)
     how, rounds = _rounds(fleet, run)
-    in_turn = turns(fleet.ready, options.forks)
+    in_turn = turns(node_groups(fleet), options.forks)
 
     def cost_s(amount: Amount) -> float:
         rounds_s = (in_turn if options.by_itself else 1) * _cost_s(amount, run.cases)
@@ -123,19 +120,17 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     options, amount = fit(PROBE, options, len(rounds), cost_s)
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
     library = "NCCL" if has_gpus else "gloo on CPUs, since NCCL needs GPUs"
-    note(f"nccl: {library}; measured by {fleet.engine}, {how}, {cost} {_or_more(options)}{given_up(options)}")
+    note(f"nccl: {library}; {how}, {cost} {_or_more(options)}{given_up(options)}")
     run = replace(run, options=options)
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
     if first:
         note(f"nccl: each host by itself first: {_cases_text(first)}")
         first_options = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
-        result += _round(transport, node_groups(fleet), replace(first, options=first_options), note)
-    pace = Pace(NAME, len(rounds), note, cost_s(amount))
-    for number, groups in enumerate(rounds, start=1):
-        result += _round(transport, groups, run, note)
-        pace.done(number)
-    if options.scope == "all" and fleet.engine == "torch":
+        result += _round(transport, node_groups(fleet), replace(first, options=first_options))
+    for groups in rounds:
+        result += _round(transport, groups, run)
+    if options.scope == "all":
         result = without_shared_blame(result, run.every)
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
@@ -166,7 +161,7 @@ def _with_floors(run: Run, fleet: Fleet) -> Run:
 
 def _node_first(run: Run, fleet: Fleet) -> Run | None:
     """Return the run of each host by itself that goes before that of all GPUs: a slow host is slow over all."""
-    several = len(fleet.ready) > 1 and any(host.endpoint.gpus > 1 for host in fleet.ready)
+    several = len(fleet.ready) > 1 and any(host.gpus > 1 for host in fleet.ready)
     if run.backend != "nccl" or run.options.scope != "all" or not run.options.sizes.usual or not several:
         return None
     if _FIRST not in run.collectives:
@@ -187,9 +182,10 @@ def _require_known(options: NcclOptions) -> None:
             f"there is no collective '{unknown[0]}'",
             f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}",
         )
-    for name, value, values in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
-        if value not in values:
-            raise UsageError(f"there is no {name} '{value}'", f"{meant(value, values)}one of: {', '.join(values)}")
+    if options.scope not in SCOPES:
+        raise UsageError(
+            f"there is no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}"
+        )
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
@@ -197,7 +193,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.by_itself and ready:
-        if fleet.backend != "nccl" or any(host.endpoint.gpus > 1 for host in ready):
+        if fleet.backend != "nccl" or any(host.gpus > 1 for host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
     needed = 2 if options.scope == "pairs" else 1
@@ -214,7 +210,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
     """Return the hosts that have nothing to measure by themselves."""
     actual = "a single GPU has no other to exchange data with"
-    alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.endpoint.gpus < 2]
+    alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.gpus < 2]
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
 
 
@@ -224,23 +220,18 @@ def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
     if run.options.by_itself:
         return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
     if scope == "pairs":
-        by_host = {host.name: host for host in fleet.ready}
-        how, planned = planned_rounds([host.endpoint for host in fleet.ready], run.options)
-        pairs = [[[by_host[end.host.name] for end in pair] for pair in pairs_of_round] for pairs_of_round in planned]
-        rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in pairs]
+        how, planned = planned_rounds(fleet.ready, run.options)
+        rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in planned]
         return f"{counted(count, 'host')}, pairs {how}: {counted(len(rounds), 'round')}", rounds
     return f"{counted(count, 'host')} together", [[group_of(fleet.ready, fleet.backend)]]
 
 
-def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) -> ProbeResult:
-    def one(group: Group) -> ProbeResult:
-        engine = measure_by_torch if run.engine == "torch" else measure_by_programs
-        return engine(transport, group, run)
-
+def _round(transport: Transport, groups: Sequence[Group], run: Run) -> ProbeResult:
+    one = partial(measure_group, transport, run=run)
     if run.options.by_itself:
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
-        return by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))
+        return by_machine(transport, able, one, run.options.forks)
     return together(transport, groups, one)
 
 
@@ -255,9 +246,9 @@ def _blame(
         if not has_time(only, _cost_s(Amount(run.repetitions, run.duration_s), 1)):
             return ProbeResult()
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
-        return _round(transport, groups, once, note)
+        return _round(transport, groups, once)
 
-    slow, again = blamed(first, measure, switches, note, least_effect([host.endpoint for host in fleet.ready]))
+    slow, again = blamed(first, measure, switches, note, least_effect(fleet.ready))
     return again + ProbeResult(findings=slow)
 
 

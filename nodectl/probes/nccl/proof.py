@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,16 +19,6 @@ from nodectl.probes.nccl.fleet import NAME, Route, common
 
 # what leaves a host without a network: NVLink between nodes, and reductions in the switches
 _NO_NETWORK = ("P2P/MNNVL", "COLLNET")
-_FUNCTIONS = {
-    "all_reduce": "AllReduce",
-    "all_gather": "AllGather",
-    "reduce_scatter": "ReduceScatter",
-    "broadcast": "Broadcast",
-}
-# of which each rank brings, or gets, a part
-_SHARED = ("all_gather", "reduce_scatter")
-_BY_RANK = (2, 24)
-_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SHOWN_WARNINGS = 3
 _FABRIC = "look at its RDMA ports (`nodectl facts`), libibverbs, /dev/infiniband and the limit of locked memory"
 _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); then look at ACS and NCCL_NET_GDR_LEVEL"
@@ -55,24 +44,6 @@ def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
         return HostLog(host, None, error.message)
 
 
-def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int = 1) -> NcclChoice | None:
-    """Return NCCL's choice for this collective and size; transfers between two ranks are always direct."""
-    function = _FUNCTIONS.get(collective)
-    if function is None:
-        return None
-    read_logs = [host_log.log for host_log in logs if host_log.log]
-    sized = [
-        choice
-        for log in read_logs
-        for choice in log.algorithms
-        if choice.size_bytes == _logged(log, collective, size_bytes, ranks)
-    ]
-    exact = [choice for choice in sized if choice.collective == function]
-    # NCCL before 2.23 does not name the collective
-    nameless = {(choice.algorithm, choice.protocol): choice for choice in sized if choice.collective is None}
-    return exact[-1] if exact else next(iter(nameless.values())) if len(nameless) == 1 else None
-
-
 def choice_in(line: object) -> NcclChoice | None:
     """Return the choice in one line of the log; None for anything else."""
     if not isinstance(line, str):
@@ -81,14 +52,6 @@ def choice_in(line: object) -> NcclChoice | None:
         return next(iter(parse_nccl_log(line).algorithms), None)
     except ParseError:
         return None
-
-
-def _logged(log: NcclLog, collective: str, size_bytes: int, ranks: int) -> int:
-    """Return the size as NCCL logs it: since 2.24 what one rank brings or gets, before it the whole."""
-    old = _VERSION.match(log.version or "")
-    if collective not in _SHARED or (old and (int(old[1]), int(old[2])) < _BY_RANK):
-        return size_bytes
-    return size_bytes // ranks
 
 
 def conditions(logs: Sequence[HostLog]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""One run of a group: what it is given, and the parts of a measurement that all engines share."""
+"""One run of a group: what it is given, its measurements, and findings of what could not be measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _NO_GPUS = "none"
 
 
 SCOPES = ("all", "node", "pairs")
-ENGINES = ("auto", "torch", "nccl-tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class NcclOptions(ProbeOptions):
         Choice(SCOPES),
         "All hosts together, each by itself, or pairs.",
     )
-    engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
 
     @property
     def by_itself(self) -> bool:
@@ -55,7 +53,6 @@ class NcclOptions(ProbeOptions):
 class Run:
     """How a fleet's groups are measured."""
 
-    engine: str
     backend: str
     options: NcclOptions
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -115,7 +112,6 @@ class Case:
     iterations: int
     wrong: int | None
     chosen: NcclChoice | None = None
-    more: Mapping[str, object] = field(default_factory=dict)
 
 
 def measurements(
@@ -139,7 +135,6 @@ def measurements(
                 **_choice(case, run),
                 **_ceiling(case, group, run),
                 "verdict_size": verdicts.get((case.collective, case.size_bytes)),
-                **case.more,
             },
         )
         for case in cases
@@ -205,7 +200,7 @@ def left_out(hosts: tuple[str, ...], collective: str, size_bytes: int, reason: s
 
 
 def unsupported(hosts: tuple[str, ...], collective: str, actual: str, evidence: str) -> Finding:
-    """Return a finding for a collective that the engine or its backend lacks."""
+    """Return a finding for a collective that the backend lacks."""
     return Finding(hosts[0], NAME, Status.SKIPPED, collective, actual=actual, evidence=evidence, hosts=hosts)
 
 
@@ -232,9 +227,10 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     alone = len(group.parts) == 1
     # floors of GPUs in one host speak of the links between them
     gpus = run.backend == "nccl"
-    classes = {part.ready.name: run.routes.get(part.ready.name, Route()).link_class for part in group.parts}
+    classes = {part.endpoint.name: run.routes.get(part.endpoint.name, Route()).link_class for part in group.parts}
     return {
-        "engine": run.engine,
+        # what older histories tell measurements apart by
+        "engine": "torch",
         "backend": run.backend,
         "scope": run.options.scope,
         "ranks": group.ranks,
@@ -245,7 +241,7 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
         "link_class": common(classes) if gpus else _NO_GPUS,
         "repetitions": run.repetitions,
         "interfaces": [part.interface for part in group.parts],
-        "mtu": [part.ready.endpoint.mtu for part in group.parts],
+        "mtu": [part.endpoint.mtu for part in group.parts],
     }
 
 

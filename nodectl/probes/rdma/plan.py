@@ -112,7 +112,7 @@ def size_of(operation: str, options: RdmaOptions) -> Size:
 def cases_of(
     pair: tuple[str, str], nics: Mapping[str, Mapping[str, Nic]], operations: Sequence[str], options: RdmaOptions
 ) -> list[Case]:
-    """Every rail that both hosts have, each operation, forth and back in turn; latency from the first host only."""
+    """Every rail that both hosts have, each operation, forth and back; latency from the first host only."""
     first, second = pair
     cases = []
     for rail in [nic for nic in nics[first] if nic in nics[second]]:
@@ -126,35 +126,23 @@ def cases_of(
     return cases
 
 
-def steps_of(
-    host: str, rounds: Sequence[Sequence[tuple[Nic, Nic]]], operations: Sequence[str], options: RdmaOptions
-) -> list[list[Case]]:
-    """Once what a host repeats by itself: the cases of a step run at the same time, forth, then back; latency forth."""
-    steps = []
-    for pairs in rounds:
+def cases_alone(
+    host: str, pairs: Sequence[tuple[Nic, Nic]], operations: Sequence[str], options: RdmaOptions
+) -> list[Case]:
+    """Every pair of a host's NICs, each operation, forth and back in turn; latency, and a NIC with itself, forth."""
+    cases = []
+    for pair in pairs:
+        rail = ",".join(dict.fromkeys(nic.rail for nic in pair))
         for operation in operations:
-            size = size_of(operation, options)
-            forth = [
-                Case(operation, ",".join(dict.fromkeys(nic.rail for nic in pair)), host, host, pair, size)
-                for pair in pairs
-            ]
-            steps.append(forth)
-            if not is_latency(operation):
-                steps.append([replace(case, nics=case.nics[::-1]) for case in forth if case.way == NIC_TO_NIC])
-    return [step for step in steps if step]
+            forth = Case(operation, rail, host, host, pair, size_of(operation, options))
+            is_one_way = is_latency(operation) or forth.way == LOOPBACK
+            ways = [forth] if is_one_way else [forth, replace(forth, nics=pair[::-1])]
+            cases += ways * (options.repetitions or USUAL.repetitions)
+    return cases
 
 
-def plan_of(cases: Sequence[Case], leader: str) -> list[dict[str, object]]:
-    """Return what the payload is given; `leader` is the host that measures."""
-    return [_test(case, leader) for case in cases]
-
-
-def plan_alone(steps: Sequence[Sequence[Case]]) -> list[dict[str, object]]:
-    """Return what the payload is given for a host by itself; the tests in the order of the cases."""
-    return [{**_test(case, case.server), "step": number} for number, step in enumerate(steps) for case in step]
-
-
-def _test(case: Case, leader: str) -> dict[str, object]:
+def test_of(case: Case) -> dict[str, object]:
+    """Return what the payload is given."""
     client, server = case.nics
     return {
         "client": command(case.operation, client.end, case.size),
@@ -163,7 +151,6 @@ def _test(case: Case, leader: str) -> dict[str, object]:
         "server_cpus": server.port.cpus,
         "client_port": [client.port.device, client.port.port],
         "server_port": [server.port.device, server.port.port],
-        "server_here": case.server == leader,
         "deadline_s": deadline_s(case.size),
         "group": f"{case.rail} {case.operation}",
     }

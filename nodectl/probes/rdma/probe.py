@@ -23,27 +23,27 @@ from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
-from nodectl.probes.events import failure, run_program
+from nodectl.probes.events import Event
 from nodectl.probes.nominal import all_short
 from nodectl.probes.outliers import Comparison, SlowOne, better, slow_finding
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, RdmaOptions, is_latency
 from nodectl.probes.rdma.errors import failed_finding
 from nodectl.probes.rdma.plan import (
     USUAL,
+    Case,
+    cases_alone,
     cases_of,
     cost_s,
     deadline_s,
     measurable,
     operations_of,
-    plan_alone,
-    plan_of,
     size_of,
-    steps_of,
+    test_of,
 )
 from nodectl.probes.rdma.ready import Nic, Port, Site, find_sites, ready
 from nodectl.probes.rdma.result import result_of
-from nodectl.probes.rounds import Rounds, merged, planned_rounds, require_two, ring, switch_names
-from nodectl.probes.schedule import Pace, by_machine, in_rounds, together, turns
+from nodectl.probes.rounds import planned_rounds, require_two, switch_names
+from nodectl.probes.schedule import by_machine, in_rounds, together, turns
 from nodectl.transport.base import Transport
 
 _ALIKE = ("operation", "memory", "way", "link_layer", "rate_gbit_s")
@@ -101,10 +101,6 @@ def _slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
     return list(findings.values())
 
 
-# starting both programs of a test, and ending what does not end
-_START_S = 20.0
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """A host with the NICs that can be measured."""
@@ -123,12 +119,16 @@ class Node:
         return self.site.endpoint.machine or self.site.name
 
     @property
-    def rounds(self) -> Rounds[Nic]:
-        """Each NIC with the next one of its kind, the last with the first; no NIC is in two pairs of a round."""
+    def pairs(self) -> list[tuple[Nic, Nic]]:
+        """Return each NIC with the next one of its kind, the last with the first; one that is alone with itself."""
         kinds: dict[Hashable, list[Nic]] = defaultdict(list)
         for nic in sorted(self.nics, key=lambda nic: natural(nic.port.label)):
             kinds[_kind(nic)].append(nic)
-        return merged(ring(alike) if len(alike) > 1 else [[(alike[0], alike[0])]] for alike in kinds.values())
+        return [
+            (nic, alike[(number + 1) % len(alike)])
+            for alike in kinds.values()
+            for number, nic in enumerate(alike if len(alike) > 2 else alike[:1])
+        ]
 
 
 def _of_operation(result: ProbeResult, operation: str) -> list[Measurement]:
@@ -148,22 +148,6 @@ def _network(port: Port, address: str | None) -> str:
     reaching = [network for network in networks if address and ipaddress.IPv4Address(address) in network]
     # two addresses, one at each end of a cable, have no room for another NIC of the host
     return str(max(reaching, key=lambda network: network.prefixlen)) if reaching else port.label
-
-
-def _measured(transport: Transport, node: Node, *, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
-    name, programs = node.site.name, node.site.programs
-    steps = steps_of(name, node.rounds, operations, options)
-    repetitions = options.repetitions or USUAL.repetitions
-    total_s = repetitions * sum(deadline_s(step[0].size) + _START_S for step in steps)
-    plan = json.dumps(plan_alone(steps))
-    args = ["alone", "--plan", plan, "--repetitions", str(repetitions)]
-    done, events = run_program(transport, node.host, "probes.rdma.probe", args, timeout_s=total_s)
-    cases = [case for step in steps for case in step]
-    result = result_of(cases, events.of("run"), {name: programs})
-    if done.ok:
-        return result
-    unfinished = host_finding(NAME, name, Status.UNKNOWN, *failure(done, events))
-    return result + ProbeResult(findings=(unfinished,))
 
 
 _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}
@@ -217,24 +201,24 @@ def _each_host(
     if not nodes:
         note("rdma: no host has a port that can be measured")
         return ProbeResult()
-    rounds, in_turn = max(len(node.rounds) for node in nodes), turns(nodes, options.forks)
+    pairs, in_turn = max(len(node.pairs) for node in nodes), turns(nodes, options.forks)
 
     def each_s(amount: Amount, asked: Sequence[str] = operations) -> float:
-        return cost_s(replace(amount, rounds=rounds), 1, asked)
+        return cost_s(amount, pairs, asked)
 
     options, amount = fit(PROBE, options, 1, lambda amount: in_turn * each_s(amount))
     nics = max(len(node.nics) for node in nodes)
     note(
-        f"rdma: {counted(len(nodes), 'host')}, each by itself, {counted(nics, 'NIC')} a host in "
-        f"{counted(rounds, 'round')}, {', '.join(operations)}: about {time_text(in_turn * each_s(amount))}"
-        f"{given_up(options)}"
+        f"rdma: {counted(len(nodes), 'host')}, each by itself, {counted(nics, 'NIC')} a host, "
+        f"{', '.join(operations)}: about {time_text(in_turn * each_s(amount))}{given_up(options)}"
     )
 
     def measure(some: Sequence[Node], asked: Sequence[str]) -> ProbeResult:
-        of_some = turns(some, options.forks)
-        pace = Pace(NAME, of_some, note, of_some * each_s(amount, asked))
-        one = partial(_measured, fleet.transport, operations=asked, options=options)
-        return by_machine(fleet.transport, some, one, options.forks, pace)
+        def one(node: Node) -> ProbeResult:
+            end = node.site.endpoint
+            return _played(fleet, (end, end), cases_alone(end.name, node.pairs, asked, options), options)
+
+        return by_machine(fleet.transport, some, one, options.forks)
 
     result = measure(nodes, operations)
     if judged := _judged(operations):
@@ -245,7 +229,7 @@ def _each_host(
             result = better(result, measure(suspects, (judged,)), "operation")
         compared = _of_operation(result, judged)
         result += ProbeResult(findings=(*_slow_findings(slow_ones(compared, hosts)), *all_short(NAME, compared)))
-    return marked(replace(result, findings=tuple(_with_limit(fleet, finding) for finding in result.findings)), options)
+    return marked(result, options)
 
 
 def _judged(operations: Sequence[str]) -> str | None:
@@ -259,17 +243,32 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
     cases = cases_of((first, second), fleet.nics, operations, options)
     if not cases:
         return ProbeResult(findings=(_nothing_in_common(fleet, first, second),))
+    return _played(fleet, pair, cases, options)
+
+
+def _played(fleet: _Fleet, pair: Pair, cases: Sequence[Case], options: RdmaOptions) -> ProbeResult:
+    """Run the cases of each client in turn; ends that did not meet, or lost each other, are not asked again."""
     programs = {name: site.programs for name, site in fleet.sites.items()}
-    plan = json.dumps(plan_of(cases, first))
-    total_s = sum(deadline_s(case.size) for case in cases)
-    args, more = ["--plan", plan], ["--fixed-port", str(options.port or 0)]
-    bind = options.interface is not None
-    played = play(fleet.transport, pair, Duet("probes.rdma.probe", args, options.port or 0, bind, total_s, more))
-    if played.no_server is not None:
-        return ProbeResult(findings=(_no_server(second, *played.no_server),))
-    measured = result_of(cases, played.events.of("run"), programs)
+    ran: list[Case] = []
+    events: list[Event] = []
+    for client, server in dict.fromkeys((pair, pair[::-1])):
+        own = [case for case in cases if case.client == client.host.name]
+        if not own:
+            continue
+        plan = json.dumps([test_of(case) for case in own])
+        total_s, bind = sum(deadline_s(case.size) for case in own), options.interface is not None
+        duet = Duet("probes.rdma.probe", ["--plan", plan], options.port or 0, bind, total_s)
+        played = play(fleet.transport, (client, server), duet)
+        if played.no_server is not None:
+            unserved = ProbeResult(findings=(_no_server(server.host.name, *played.no_server),))
+            return result_of(ran, events, programs) + unserved
+        events += [{**event, "test": len(ran) + int(event["test"])} for event in played.events.of("run")]
+        ran += own
+        if played.done is not None and not played.done.ok:
+            break
+    measured = result_of(ran, events, programs)
     findings = tuple(_with_limit(fleet, finding) for finding in measured.findings)
-    return ProbeResult(measured.measurements, (*findings, *_unfinished(pair, played, measured)))
+    return ProbeResult(measured.measurements, (*findings, *_unfinished((client, server), played, measured)))
 
 
 def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:
@@ -293,7 +292,7 @@ def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Findi
         return []
     client, server = (endpoint.host.name for endpoint in pair)
     reason, remedy = played.reason
-    if done.outcome is not Outcome.RAN:
+    if done.outcome is not Outcome.RAN or client == server:
         return [host_finding(NAME, client, Status.UNKNOWN, reason, remedy)]
     unreached = played.events.of("unreached")
     if not unreached:

@@ -12,7 +12,6 @@ from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.model.job import JobState
 from nodectl.model.status import Status
-from nodectl.model.topology import NodeTopology
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.page.blocks import Block, Cell, Fold, Mark, Number, Section, Table, Text, page_html
 from nodectl.report.page.content import Content, Found, Launched, Tuned, Wired
@@ -68,28 +67,11 @@ def _wiring(one: Wired) -> Iterator[Block]:
     shown = {host: one.nodes[host] for hosts, _ in kinds[:_MOST_KINDS] for host in hosts}
     if shown:
         yield Text(nodes_text(shown), pre=True)
-    for hosts, node in kinds[:_MOST_KINDS]:
-        yield _gpus(f"GPUs of {fold(hosts)}", node, one)
     left = [host for hosts, _ in kinds[_MOST_KINDS:] for host in hosts]
     if left:
         yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring: {fold(left)}.")
     if one.fabric is not None and one.fabric.switches:
         yield Text(fabric_text(one.fabric), pre=True)
-
-
-def _gpus(caption: str, node: NodeTopology, one: Wired) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for gpu in node.gpus:
-        use = node.gpu_nic.get(gpu.name)
-        slot = f"x{gpu.pcie_width}" if gpu.pcie_width else ""
-        if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
-            pcie: Cell = Mark(Status.WARNING, f"{slot} of x{gpu.pcie_width_max}")
-        else:
-            pcie = slot
-        nic = (use.device or use.nic if use else None) or "none"
-        link, why = (use.link or "", use.why) if use else ("", "")
-        rows.append((gpu.name, gpu.model or "", gpu.numa or "", pcie, nic, link, why))
-    return Table(caption, ("GPU", "Model", "NUMA node", "PCIe", "NIC", "Link", "Why"), rows, one.origin)
 
 
 def _tuning_section(tuned: Sequence[Tuned]) -> Section:

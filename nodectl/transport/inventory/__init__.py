@@ -21,7 +21,6 @@ class Here:
     """This machine as an inventory that is made without Ansible, whose start takes longer than a look at a machine."""
 
     is_here = True
-    passed_over: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.sources = (inventory_of_here(),)
@@ -39,30 +38,16 @@ class Here:
         """Return its name."""
         return tuple(host.name for host in self.hosts(limit))
 
-    def groups(self) -> tuple[str, ...]:
-        """Return the names of the groups that every inventory has."""
-        return ("all", "ungrouped")
 
-
-def read_inventory(sources: Sequence[str], access: Access | None = None, limit: str | None = None) -> Inventory | Here:
-    """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read.
-
-    Of an inventory that was found, not given: a `limit` of names of this machine that it does not have is this machine.
-    """
+def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory | Here:
+    """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
     if not sources and os.environ.get("ANSIBLE_INVENTORY") == "":  # Ansible would read the current folder
         raise InventoryError("ANSIBLE_INVENTORY is empty", "set it to the path of an inventory, or unset it")
     if only_here(sources, access):
         return Here()
     with _ansible():
         from nodectl.transport.inventory.read import Inventory
-    found = Inventory.read(sources, access)
-    if sources or found.is_here or not limit or not lists_here(limit):
-        return found
-    if {name.strip() for name in limit.split(",")} & {*found.names(), *found.groups()}:
-        return found
-    own = Inventory.read([inventory_of_here()], access)
-    own.passed_over = found.sources
-    return own
+    return Inventory.read(sources, access)
 
 
 def read_settings() -> Settings:

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nodectl.common import node_paths
@@ -20,7 +20,7 @@ _TEXT = """\
 # written by nodectl: this machine, reached by no SSH. profiles/, locks/ and checks.d/ are looked for beside this file
 all:
   hosts:
-    "{}":
+    "localhost":
 """
 _VARIABLES = {"ansible_connection": "local", "nodectl_stack": "none"}
 # where Ansible finds settings, hosts and variables that nobody names
@@ -59,19 +59,8 @@ def kept(name: str) -> Path:
 
 def inventory_of_here() -> str:
     """Return the path of an inventory that holds this machine alone."""
-    return _written("hosts.yml", NAME, variables())
-
-
-def inventories_beside(source: str) -> list[str]:
-    """Return the paths of inventories that say of this machine, in a list of hosts, that no SSH leads there."""
-    names = [name for name in map(str.strip, source.split(",")) if name and is_here(name)]
-    told = {name: value for name, value in variables().items() if name != "nodectl_stack"}
-    return [_written(f"listed-{name}.yml", name, told) for name in names]
-
-
-def _written(file: str, name: str, told: Mapping[str, str]) -> str:
-    path = kept(file)
-    text = _TEXT.format(name) + "".join(f"      {name}: {value}\n" for name, value in told.items())
+    path = kept("hosts.yml")
+    text = _TEXT + "".join(f"      {name}: {value}\n" for name, value in variables().items())
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         replace_file(path, text)
     return str(path)

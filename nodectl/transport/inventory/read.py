@@ -30,7 +30,6 @@ from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport.inventory.here import (
     environment,
-    inventories_beside,
     inventory_of_here,
     is_example,
     lists_here,
@@ -63,8 +62,6 @@ class Inventory:
 
     def __init__(self, manager: Any, loader: Any, sources: tuple[str, ...], access: Access) -> None:
         self.sources = sources
-        # those that were found, where this machine is meant and not in them
-        self.passed_over: tuple[str, ...] = ()
         self._access = access
         self._manager = manager
         self._loader = loader
@@ -81,7 +78,7 @@ class Inventory:
         named = sources or constants.DEFAULT_HOST_LIST
         resolved: tuple[str, ...] = (inventory_of_here(),)
         if not _means_here(named, who):
-            resolved = tuple(place for one in named for place in (_resolve(one, who), *_beside(one)))
+            resolved = tuple(_resolve(one, who) for one in named)
         refuse_sources_of_others(resolved)
         loader, access = DataLoader(), access or Access()
         _load_collections()
@@ -102,10 +99,6 @@ class Inventory:
     def names(self, limit: str | None = None) -> tuple[str, ...]:
         """Return the names of those hosts, also of such whose variables fail."""
         return tuple(str(host.name) for host in self._selected(limit))
-
-    def groups(self) -> tuple[str, ...]:
-        """Return the names of the groups, `all` among them."""
-        return tuple(sorted(map(str, self._manager.groups)))
 
     def _selected(self, limit: str | None) -> list[Any]:
         if limit and self.is_here and lists_here(limit):
@@ -261,10 +254,6 @@ def _resolve(source: str, who: str) -> str:
         reason = f"{path / 'checks.d'} lies in an inventory's folder, whose executables Ansible runs on this machine"
         raise InventoryError(reason, f"put it beside the folder: mv {path / 'checks.d'} {path.parent}")
     return str(path)
-
-
-def _beside(source: str) -> list[str]:
-    return inventories_beside(source) if "," in source else []
 
 
 def _parse(loader: Any, sources: tuple[str, ...]) -> Any:

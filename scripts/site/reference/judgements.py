@@ -88,7 +88,8 @@ def _check(check: Check) -> str:
 
 
 def _lines(check: Check) -> Iterator[str]:
-    yield f"- **Looks at** {plain(check.looks_at)}"
+    if facts := catalogue.reads().get(check.id):
+        yield f"- **Reads the facts** {', '.join(f'`{name}`' for name in facts)}"
     yield f"- **Not ok when** {plain(check.fires)}"
     if check.expected:
         yield f"- **Expected** {plain(check.expected)}"

@@ -58,7 +58,6 @@ REFUSED = {
         ("No journal files were opened due to insufficient permissions.\n", "insufficient permissions"),
         ("one two three\nfour\n", "line 1: 'one two three': no line of a kernel log"),
     ],
-    "fabricmanager-log": [("Aug 27 07:13:21 node07 sshd[1]: Accepted publickey\n", "no line of fabric manager's")],
     "ibdev2netdev": [
         ("mlx5_0 port 1 ==> ib", "line 1.*cut"),
         ("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 <==", "line 2.*cut"),

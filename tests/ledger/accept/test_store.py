@@ -45,9 +45,6 @@ def test_the_latest_of_a_fleet_and_what_its_steps_took() -> None:
     assert whole is not None
     assert whole.id == "20261123T220000Z-0a1b"
     assert store.known_seconds("inventory.yml", "quick", len(NAMES)) == {"health": 1.0, "tcp": 12.5}
-    unmeasured, nothing = (done("tcp", took_s=0.2),), (Seen("tcp", found("node01", Status.UNKNOWN)),)
-    _kept("20261124T000000Z-0a1f", ended=1_795_000_200.0, steps=unmeasured, seen=nothing)
-    assert store.known_seconds("inventory.yml", "quick", len(NAMES)) == {"health": 1.0, "tcp": 12.5}, "not measured"
     assert store.known_seconds("inventory.yml", "quick", 3) == store.known_seconds("inventory.yml", "standard", 8) == {}
 
 

@@ -22,5 +22,5 @@ def test_alike_hosts_are_one_row_and_the_worst_comes_first() -> None:
     rows = text.split("\n\n")[0].splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["node03", "node[05-06]", "node[01-02,04,07-08]"]
     assert "tcp FAILED, 1 ok" in rows[0]
-    assert "warning  health  node[05-06]: nearly full\n  try: make room" in text
+    assert "WARNING  node[05-06]  health, disk: nearly full\n    try: make room" in text
     assert text.endswith("5 accepted, 2 accepted with remarks, 1 rejected; 2 s, planned were 2 s; figures: lab")

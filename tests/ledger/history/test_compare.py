@@ -102,8 +102,8 @@ def test_last_and_dates() -> None:
     ("text", "told"),
     [
         ("", "not JSON"),
-        ("[]", "no measurements"),
-        ('{"measurements": {}}', "no measurements"),
+        ("[]", "no nodectl.probe/1 in it"),
+        ('{"measurements": {}}', "no nodectl.probe/1 in it"),
         ('{"schema": "nodectl.probe/1", "measurements": [1]}', "malformed"),
         ('{"schema": "nodectl.probe/1", "measurements": [{"probe": "tcp", "hosts": ["a"], "value": "9"}]}', "0.value"),
         (

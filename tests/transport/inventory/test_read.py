@@ -167,14 +167,10 @@ def test_this_machine_is_meant_by_its_names_and_where_no_inventory_is_named(
         inventory.hosts("node02")
 
 
-def test_a_file_of_its_name_is_read_and_among_others_it_is_local(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_this_machines_name_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "localhost", "node02\n")
     assert Inventory.read(["localhost"]).names() == ("node02",)
-    hosts = Inventory.read(["localhost,node03"]).hosts()
-    assert [host.connection for host in hosts] == ["local", "ssh"]
 
 
 def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) -> None:

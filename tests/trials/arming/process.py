@@ -48,10 +48,6 @@ class Trial:
         found: dict[str, str] = self.wait("lost")["hosts"]
         return found
 
-    def notes(self) -> str:
-        """What it told its operator."""
-        return "\n".join(line["text"] for line in self.heard if line["event"] == "note")
-
 
 @contextmanager
 def started(inventory: str, lease_s: float, *options: str, env: Mapping[str, str]) -> Iterator[Trial]:

@@ -1,4 +1,4 @@
-"""What Ansible is given for a setting: the profile alone, and never as a template."""
+"""Ansible is given no value as a template, and polite ends of the process are heard."""
 
 from __future__ import annotations
 
@@ -9,35 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.access import Access
 from nodectl.errors import UsageError
-from nodectl.model.host import Host
-from nodectl.provision.events import ProvisionRun
-from nodectl.provision.run import ProvisionRequest
-from nodectl.trials import arming
-from nodectl.trials.arming import TrialPlaybooks
 from nodectl.trials.settings import merged_overrides, plain
-
-
-def playbooks(monkeypatch: pytest.MonkeyPatch) -> tuple[TrialPlaybooks, list[ProvisionRequest]]:
-    """Playbooks of a trial that run nothing, and what would have been run."""
-    asked: list[ProvisionRequest] = []
-
-    def run(request: ProvisionRequest, _: object) -> ProvisionRun:
-        asked.append(request)
-        return ProvisionRun("x", {}, (), ())
-
-    monkeypatch.setattr(arming, "provision", run)
-    return TrialPlaybooks("t", ("hosts.yml",), 1, Access(), lambda _: None), asked
-
-
-@pytest.mark.parametrize(("profile", "variables"), [("own", {}), ("article-20g", {"nodectl_tuning": "article-20g"})])
-def test_variables(profile: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    trial, asked = playbooks(monkeypatch)
-    trial.put_on([Host("gpu01", "gpu01")], profile)
-    (request,) = asked
-    assert request.playbook == "trial_on" and request.inventory == ("hosts.yml",)
-    assert {key: value for key, value in request.variables.items() if key.startswith("nodectl_")} == variables
 
 
 @pytest.mark.parametrize("value", ["{{ lookup('pipe', 'id') }}", "{% if 1 %}", ["{# x #}"], {"{{ key }}": 1}])

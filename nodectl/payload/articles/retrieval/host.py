@@ -17,7 +17,6 @@ from . import table as table_of
 BATCHES = 16
 WARM_UP = 5
 WARM_UP_PART = 0.2
-TRIPS = 50
 CHECK_QUERIES = 4
 # a table with more values than this is checked in part, some rows of every shard
 CHECK_VALUES = 1 << 26
@@ -42,16 +41,15 @@ class Shard:
         self.table = table_of.make(torch, options.seed, self.rows, options.dim, self.device)
 
     def answer(self, asked: Any, rows: int) -> Any:
-        """Return the best rows of the first `rows`, 0 for all, as one tensor; only a time if nothing was asked."""
+        """Return the time of the search, and the best rows of the first `rows` (0: all), as one tensor."""
         torch, shape = self.torch, (len(asked), self.options.k)
         places = torch.full(shape, NONE, dtype=torch.int64)
         scores = torch.full(shape, LEAST, dtype=torch.int64)
         began = time.perf_counter_ns()
-        if len(asked):
-            part = self.table[:rows] if rows else self.table
-            best, where = table_of.search(torch, part, asked.to(self.device), self.options.k)
-            places[:, : best.shape[1]] = where.cpu() + self.rows.start
-            scores[:, : best.shape[1]] = best.cpu().to(torch.int64)
+        part = self.table[:rows] if rows else self.table
+        best, where = table_of.search(torch, part, asked.to(self.device), self.options.k)
+        places[:, : best.shape[1]] = where.cpu() + self.rows.start
+        scores[:, : best.shape[1]] = best.cpu().to(torch.int64)
         took = torch.tensor([time.perf_counter_ns() - began])
         return torch.cat([took, places.flatten(), scores.flatten()])
 
@@ -83,8 +81,8 @@ class Shard:
         self.broadcast(self.torch.tensor([END, 0]))
 
     def broadcast(self, tensor: Any) -> None:
-        """Send rank 0's tensor to all; an empty one is not sent."""
-        if self.count > 1 and tensor.numel():
+        """Send rank 0's tensor to all."""
+        if self.count > 1:
             self.dist.broadcast(tensor, 0)
 
 
@@ -117,49 +115,28 @@ class Front:
         return times
 
     def measure(self, batch: int) -> None:
-        """Warmed up, then the runs of one batch size (with --turns each when it may begin), dealt to their groups."""
+        """Warm up, then say what the runs of one batch size came to."""
         options, prepared = self.options, [self.queries(number, batch) for number in range(BATCHES)]
         self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
         runs: List[Tuple[List[Tuple[int, int]], float]] = []
-        for number in range(options.runs):
-            if options.turns:
-                gang.wait_for_turn(number)
-                self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
+        for _ in range(options.runs):
             began = time.perf_counter()
             times = self.run(prepared, options.seconds, 1)
             runs.append((times, time.perf_counter() - began))
-        for group in range(options.groups):
-            self.tell(batch, group, runs[group :: options.groups])
-
-    def tell(self, batch: int, group: int, runs: List[Tuple[List[Tuple[int, int]], float]]) -> None:
-        """Say what the runs of one group came to."""
         latencies = [[latency for latency, _ in times] for times, _ in runs]
         every = [latency for run in latencies for latency in run]
         searches = [search for times, _ in runs for _, search in times]
         say(
             event="runs",
             batch=batch,
-            group=group,
             counts=[len(run) for run in latencies],
             p50_ms=[milliseconds(run, 0.5) for run in latencies],
             p99_ms=milliseconds(every, 0.99),
             min_ms=milliseconds(every, 0),
             max_ms=milliseconds(every, 1),
             search_ms=milliseconds(searches, 0.5),
-            other_ms=milliseconds([whole - local_s for whole, local_s in zip(every, searches)], 0.5),  # noqa: B905 - Python 3.8
             queries_s=[round(batch * len(times) / took, 3) for times, took in runs],
         )
-
-    def trip_ms(self) -> Optional[float]:
-        """Return the median time until all shards have answered to nothing: what no query is faster than."""
-        if self.shard.count == 1:
-            return None
-        nothing, trips = self.torch.empty(0, self.options.dim), []
-        for _ in range(TRIPS):
-            began = time.perf_counter_ns()
-            self.shard.ask(nothing)
-            trips.append(time.perf_counter_ns() - began)
-        return milliseconds(trips, 0.5)
 
     def check(self) -> None:
         """Compare a few queries with brute force over the rows of every shard, made again here."""
@@ -223,7 +200,6 @@ def run_rank(options: argparse.Namespace, _: Dict[str, str]) -> None:
         shard.serve()
         return
     front = Front(shard)
-    say(event="trip", ms=front.trip_ms())
     for batch in options.batches:
         front.measure(batch)
     front.check()
@@ -234,18 +210,14 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser()
     gang.add_arguments(parser)
-    for name in ("rows", "dim", "k", "seed", "runs", "groups"):
+    for name in ("rows", "dim", "k", "seed", "runs"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--batches", type=lambda text: list(map(int, text.split(","))), required=True)
     return parser.parse_args(argv)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Hold a shard or ask all, and end at once."""
-    options = parse(argv)
-    if options.turns:
-        gang.expect_turns()
-    return gang.main(options, run_rank)
+    return gang.main(parse(argv), run_rank)

@@ -12,16 +12,13 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_TEXT_CHARS, _HEAD_CHARS = 48 * 1024, 8 * 1024
-_MESSAGE_CHARS = 8 * 1024
+_TEXT_CHARS, _HEAD_CHARS = 24 * 1024, 4 * 1024
+_MESSAGE_CHARS = 4 * 1024
 _CHAIN = 8
+_ROOM_BYTES = 128 * 1024
 _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
-_ERROR, _LEFT = "nodectl: error ", "nodectl: left"  # as payload/jobs/notes.py reads them
-_BRIEF_CHARS = 4 * 1024
-_LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC")
-_SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 
 
 def _make_way() -> None:
@@ -55,11 +52,14 @@ def _clean_environment() -> None:
 
 
 class _Rank:
-    """The notes of this process: `RANK.json` (that it is watched, and how), `RANK.stacks`, `RANK.error.json`."""
+    """The notes of this process: `RANK.json` (that it is watched, and how), `RANK.stacks`, `RANK.error.json`.
+
+    The last one has its handle and its room from the start: at its end a rank may have no file left, a full disk, or
+    another login.
+    """
 
     def __init__(self) -> None:
-        # what is written with at the end: a rank may be another login by then, or have no file left
-        import json  # noqa: F401
+        import json  # noqa: F401 - a rank may be another login by its end
         import traceback  # noqa: F401
 
         self.pid = os.getpid()
@@ -67,58 +67,25 @@ class _Rank:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.place = os.path.join(folder, os.environ["RANK"])
         self.noted = False
-        self.stacks, self.stacks_file = -1, (0, 0)
-        if os.path.exists(self.error):
-            os.unlink(self.error)  # of a rank that was started before
-        self.spare = -1
+        self.error = _opened(self.place + ".error.json")
+        os.write(self.error, b" " * _ROOM_BYTES)
+        self.error_file = _file_of(self.error)
         number, handle = self._register()
         _write(self.place + ".json", {"pid": self.pid, "signal": number, "handle": handle})
         self._hook()
 
-    @property
-    def error(self) -> str:
-        """Return where the exception goes."""
-        return self.place + ".error.json"
-
     def _register(self) -> Tuple[int, int]:
         """Return the signal that has all stacks written, and the handle of their file."""
         import faulthandler
-        import fcntl
         import signal
 
-        opened = os.open(
-            self.place + ".stacks", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
-        try:
-            handle = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _HANDLE)
-            os.close(opened)
-        except OSError:  # fewer files are allowed
-            handle = opened
-        self.stacks, self.stacks_file = handle, _file_of(handle)
-        self._keep_spare(handle)
+        handle = _opened(self.place + ".stacks", os.O_APPEND)
         number = int(signal.SIGRTMAX) - 3
         signal.signal(number, signal.SIG_IGN)  # what a Python that ends goes back to: asked then, it must not die of it
         faulthandler.register(number, file=handle, all_threads=True)
         if not faulthandler.is_enabled():
             faulthandler.enable(file=handle, all_threads=True)
         return number, handle
-
-    def _keep_spare(self, handle: int) -> None:
-        """One more of the stacks' file: given up when a script that has used up all files is to be written about."""
-        import contextlib
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            self.spare = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _SPARE_HANDLE)
-
-    def _give_spare(self) -> None:
-        """Close it, unless the program has put another file there."""
-        import contextlib
-
-        spare, self.spare = self.spare, -1
-        with contextlib.suppress(OSError):
-            if spare >= 0 and os.path.samestat(os.fstat(spare), os.stat(self.place + ".stacks")):
-                os.close(spare)
 
     def _hook(self) -> None:
         import atexit
@@ -133,20 +100,12 @@ class _Rank:
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """Note the exception that a script's own hook did not tell; else say that none has ended it."""
+        """Note the exception that a script's own hook did not tell; else note that none has ended it."""
         value = getattr(sys, "last_value", None)
         if isinstance(value, BaseException):
             self.note(value)
         elif not self.noted and os.getpid() == self.pid:
-            self.say(_LEFT)
-
-    def say(self, line: str) -> None:
-        """Add a line to the file of stacks, unless the program has put another file there."""
-        import contextlib
-
-        with contextlib.suppress(OSError):
-            if _file_of(self.stacks) == self.stacks_file:
-                os.write(self.stacks, (line + "\n").encode())
+            self._put({"left": True})
 
     def note(self, value: BaseException) -> None:
         """Write the exception down; whatever goes wrong with that is no concern of the script's."""
@@ -155,11 +114,33 @@ class _Rank:
         self.noted = True
         import contextlib
 
-        self._give_spare()
         for _ in range(2):  # the handler of a signal may raise in the midst, as that of torch's DataLoader does
             with contextlib.suppress(Exception):
-                _note(value, self.error, self.say)
+                self._put(_note(value))
+                flight = _flight_recorder()
+                if flight is not None:
+                    _write(self.place + ".flight.json", flight)
                 return
+
+    def _put(self, note: Dict[str, Any]) -> None:
+        """Write into the held room, unless the program has put another file there."""
+        import json
+
+        if _file_of(self.error) == self.error_file:
+            os.pwrite(self.error, json.dumps(note).encode().ljust(_ROOM_BYTES), 0)
+
+
+def _opened(path: str, flags: int = 0) -> int:
+    """Return the handle of a new file, out of the way of programs that close or reuse low numbers."""
+    import fcntl
+
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | flags, 0o600)
+    try:
+        high = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _HANDLE)
+    except OSError:  # fewer files are allowed
+        return handle
+    os.close(handle)
+    return high
 
 
 def _file_of(handle: int) -> Tuple[int, int]:
@@ -167,41 +148,17 @@ def _file_of(handle: int) -> Tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _note(value: BaseException, path: str, say: Callable[[str], None]) -> None:
-    import json
+def _note(value: BaseException) -> Dict[str, Any]:
     import time
     import traceback
-    from functools import partial
 
-    at = time.monotonic()
-    lines = _or(lambda: traceback.format_exception(type(value), value, value.__traceback__), [])
-    text = _bounded("".join(lines), _TEXT_CHARS)
-    note: Dict[str, Any] = {
-        "monotonic_s": at,
-        "chain": [_or(partial(_link, error, role), _bare(error, role)) for error, role in _chain(value)],
-        "text": text,
+    lines = traceback.format_exception(type(value), value, value.__traceback__)
+    return {
+        "monotonic_s": time.monotonic(),
+        "chain": [_link(error, role) for error, role in _chain(value)],
+        "text": _bounded("".join(lines), _TEXT_CHARS),
         "full": _or(lambda: _full_disks(value), []),
-        "limits": _or(_limits, {}),
     }
-    try:
-        _write(path, note)
-    except OSError:  # another login, a folder that is gone: the stacks' file is open
-        brief = [{**link, "message": _bounded(link["message"], _BRIEF_CHARS)} for link in note["chain"][: _CHAIN // 2]]
-        say(_ERROR + json.dumps({**note, "chain": brief, "text": _bounded(text, _BRIEF_CHARS)}))
-        return
-    _or(lambda: _write_torchruns(value, text), None)
-    flight = _flight_recorder()
-    if flight is not None:
-        _write(path, {**note, "flight": flight})
-
-
-def _limits() -> Dict[str, int]:
-    """Return the limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
-    import resource
-
-    soft = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS if hasattr(resource, name)}
-    held = {name: number for name, number in soft.items() if number != resource.RLIM_INFINITY}
-    return {**held, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
@@ -223,30 +180,14 @@ def _bounded(text: str, most: int) -> str:
 def _chain(value: BaseException) -> List[Tuple[BaseException, str]]:
     """Return the exception, then what it came from: by `raise … from` (cause), or as another was handled (context)."""
     links: List[Tuple[BaseException, str]] = [(value, "raised")]
-    seen = {id(value)}
     while len(links) < _CHAIN:
         last = links[-1][0]
         cause = last.__cause__
         before, role = (cause, "cause") if cause is not None else (last.__context__, "context")
-        if before is None or id(before) in seen or (cause is None and last.__suppress_context__):
+        if before is None or (cause is None and last.__suppress_context__):
             break
-        seen.add(id(before))
         links.append((before, role))
-    parts = [(part, "part") for part in _parts(value)]
-    return [links[0], *parts[: _CHAIN // 2], *links[1 : _CHAIN - min(len(parts), _CHAIN // 2)]]
-
-
-def _parts(value: Any) -> List[BaseException]:
-    """Return what an exception group holds (Python 3.11), of groups in it too: those say what went wrong."""
-    import builtins
-
-    group = getattr(builtins, "BaseExceptionGroup", ())
-    return [leaf for part in value.exceptions for leaf in _parts(part) or [part]] if isinstance(value, group) else []
-
-
-def _bare(value: BaseException, role: str) -> Dict[str, Any]:
-    """Return the link of an exception that cannot be written out, since its own code fails."""
-    return {"type": type(value).__name__, "message": type(value).__name__, "role": role, "errno": None, "frames": []}
+    return links
 
 
 def _link(value: BaseException, role: str) -> Dict[str, Any]:
@@ -290,16 +231,6 @@ def _is_full(place: str) -> bool:
     )
 
 
-def _write_torchruns(value: BaseException, text: str) -> None:
-    """Write what torch's @record would have written for torchrun's summary, if the script does not use it."""
-    import time
-
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
-    if path and isinstance(value, Exception) and not os.path.exists(path):
-        more = {"py_callstack": text, "timestamp": str(int(time.time()))}
-        _write(path, {"message": {"message": f"{type(value).__name__}: {value}", "extraInfo": more}})
-
-
 def _flight_recorder() -> Optional[Any]:
     """Return the collectives that torch remembers: of the newest, without their stacks; None without any."""
     import json
@@ -337,22 +268,6 @@ def _write(path: str, document: Dict[str, Any]) -> None:
         raise
 
 
-def _bind_nic() -> None:
-    """Set the NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
-    document = os.environ.pop("NODECTL_GPU_HCAS", "")
-    if document:
-        import json
-
-        adapters, place = json.loads(document), os.environ["LOCAL_RANK"]
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            place = dict(enumerate(visible.split(","))).get(int(place), "").strip()
-        # a GPU by its UUID, or counted by speed, is none of the matrix's numbers: NCCL chooses
-        in_order = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID") == "PCI_BUS_ID"
-        if place.isdigit() and int(place) < len(adapters) and in_order:
-            os.environ["NCCL_IB_HCA"] = adapters[int(place)]
-
-
 def _trace() -> None:
     """Have the rank profiled if the job is launched with `--trace torch`."""
     if os.environ.pop("NODECTL_TRACE", ""):
@@ -365,7 +280,6 @@ def _install() -> None:
     try:
         if _is_rank():
             _clean_environment()
-            _bind_nic()
             _Rank()
             _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank

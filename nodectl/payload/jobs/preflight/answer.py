@@ -12,6 +12,7 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import stat
 import sys
@@ -25,8 +26,7 @@ from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
-from ..code_store import kept
-from ..folder import JobFolder, known_jobs, state_root
+from ..folder import state_root
 from ..job_id import is_job_id
 from ..process import all_pids, login_of, read_cmdline
 
@@ -45,13 +45,8 @@ def _network(request: Dict[str, Any]) -> Dict[str, Any]:
     links = interfaces()
     address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
-    addresses = resolve([hostname, *request["peers"]])
     return {
-        "names": {
-            "hostname": hostname,
-            "own": addresses[hostname],
-            "peers": {name: addresses[name] for name in request["peers"]},
-        },
+        "names": {"hostname": hostname, "own": resolve(hostname)},
         "job_address": {
             "address": address.split("/")[0],
             "network": str(ipaddress.ip_interface(address).network) if address else "",
@@ -70,7 +65,7 @@ def candidates(request: Dict[str, Any]) -> Iterator[str]:
     if len(connection) == 4:
         yield connection[2]
     if request["address"]:
-        yield from resolve([request["address"]])[request["address"]] or ()
+        yield from resolve(request["address"]) or ()
     for other in request["others"][:8]:
         yield from source_towards(other)
 
@@ -117,25 +112,22 @@ def usable(link: Interface) -> List[str]:
     return [str(one) for one in sorted(kept, key=lambda one: one.version)]
 
 
-def resolve(names: Sequence[str]) -> Dict[str, Optional[List[str]]]:
-    """Addresses by name; an empty list: there is no such name; None: no answer in time."""
-    answers: Dict[str, Optional[List[str]]] = dict.fromkeys(names)
+def resolve(name: str) -> Optional[List[str]]:
+    """Return the addresses of a name; an empty list: there is no such name; None: no answer in time."""
+    answers: List[List[str]] = []
 
-    def ask(name: str) -> None:
+    def ask() -> None:
         try:
             entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            answers[name] = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+            answers.append(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except (OSError, UnicodeError):
-            answers[name] = []
+            answers.append([])
 
     # getaddrinfo has no deadline: a thread that still waits for a dead name server is left behind
-    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in answers]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + _RESOLVE_DEADLINE_S
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return dict(answers)
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_RESOLVE_DEADLINE_S)
+    return answers[0] if answers else None
 
 
 def free_ports(ports: Sequence[int], ip: int) -> List[int]:
@@ -200,8 +192,6 @@ def interfaces() -> List[Interface]:
 
 
 _SMI_DEADLINE_S = 20
-# nvidia-smi ends with the number of NVML's error
-_GPU_IS_LOST = 15
 
 
 def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -217,7 +207,6 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "cuda": cuda_of_torch(venv) if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
-            "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
@@ -247,30 +236,9 @@ def python_version(prefix: Path) -> str:
     return match.group(1) if match else ""
 
 
-# of a script's first lines; paths that the kernel would cut are given to sh
-_INTERPRETER = re.compile(rb"#!\s*(/\S+)|'''exec' ([\"']?)(/[^\"'\n]+?)\2 [\"']?\$0")
-_HEAD_BYTES = 4096
-
-
-def dead_interpreter(prefix: Path, engine: str) -> str:
-    """Return the Python that what starts the ranks names and that is not there; empty if it is, or is not told."""
-    if engine == "deepspeed":  # it is started by the environment's own python
-        return ""
-    try:
-        with (prefix / "bin" / (engine or "torchrun")).open("rb") as file:
-            lines = file.read(_HEAD_BYTES).split(b"\n")[:2]
-    except OSError:
-        return ""
-    named = [match.group(1) or match.group(3) for match in map(_INTERPRETER.match, lines) if match]
-    return next((os.fsdecode(path) for path in named if not os.access(path, os.X_OK)), "")
-
-
 def _engines(request: Dict[str, Any]) -> List[str]:
     """Return those of the asked engines that are installed here."""
-    folders = os.get_exec_path()
-    return [
-        engine for engine in request["engines"] if any(os.access(Path(folder, engine), os.X_OK) for folder in folders)
-    ]
+    return [engine for engine in request["engines"] if shutil.which(engine)]
 
 
 def image_of(engine: str, image: str) -> str:
@@ -282,19 +250,19 @@ def image_of(engine: str, image: str) -> str:
 
 
 def gpu_count() -> Optional[int]:
-    """GPUs that the driver lists; None if it is there and does not answer."""
+    """GPUs that the driver lists; None if there are some and it does not answer."""
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    if not any(os.access(Path(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
+    if not shutil.which("nvidia-smi"):
         return devices
-    listing = _smi("-L")
-    if listing is None or listing:
-        return None if listing is None else sum(line.startswith("GPU ") for line in listing.splitlines())
-    return None if devices else 0
+    listing = machine.smi("-L", timeout_s=_SMI_DEADLINE_S) or ""
+    count = sum(line.startswith("GPU ") for line in listing.splitlines())
+    return count or (None if devices else 0)
 
 
 def gpu_users() -> List[str]:
     """Return what computes on the GPUs now, whoever started it; [] if nothing does, or the driver does not say."""
-    listing = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
+    query = ("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits")
+    listing = machine.smi(*query, timeout_s=_SMI_DEADLINE_S) or ""
     users: Dict[str, List[int]] = {}  # the memory of each process on each of its GPUs
     for line in listing.splitlines():
         pid, memory, name = [*(word.strip() for word in line.split(",", 2)), "", ""][:3]
@@ -307,39 +275,19 @@ def gpu_users() -> List[str]:
     ]
 
 
-def _smi(*words: str) -> Optional[str]:
-    """Return what nvidia-smi prints; empty if it fails, None if it does not answer or a GPU is lost."""
-    import subprocess  # a host without GPUs need not wait for it
-
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SMI_DEADLINE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode == _GPU_IS_LOST:
-        return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
-
-
 _BLOCK_BYTES = 64 * 1024
 _MIB = 1024 * 1024
 
 
 def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts of folders, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    """Return the facts of folders, `needed_paths`, `running_jobs`, `shared_memory` and `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
     return {
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
-        "kept_code": {"digests": kept(request["project"])},
-        "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
+        "running_jobs": {"ids": running_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
@@ -403,18 +351,8 @@ def shm_mib() -> Optional[int]:
 
 
 def running_jobs() -> List[str]:
-    """Jobs of nodectl whose supervisor lives on this node."""
-    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
-
-
-def others_jobs() -> List[str]:
-    """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
-    jobs = set()
-    for pid in all_pids():
-        job_id = _started(read_cmdline(pid))
-        if is_job_id(job_id) and not (JobFolder(job_id).exists or os.path.isdir(JobFolder(job_id).partial)):
-            jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
-    return sorted(jobs)
+    """Jobs of nodectl that any login runs here, by their supervisors' command lines."""
+    return sorted({job_id for job_id in map(_started, map(read_cmdline, all_pids())) if is_job_id(job_id)})
 
 
 def _started(cmdline: List[str]) -> str:
@@ -423,13 +361,6 @@ def _started(cmdline: List[str]) -> str:
         return ""
     command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
     return job_id if command == "start" else ""
-
-
-def _runs(job: JobFolder) -> bool:
-    try:
-        return job.supervisor_alive() and not job.state().get("final", False)
-    except (OSError, ValueError):
-        return False
 
 
 def main(arguments: List[str]) -> int:
@@ -444,18 +375,15 @@ def main(arguments: List[str]) -> int:
     return 0
 
 
-_FIRST_RETRY_S, _RETRY_S = 0.02, 0.2  # the other side begins at the same moment
+_RETRY_S = 0.1  # the other side begins at the same moment
 _TICK_S = 0.2
-_ALIVE_S = 1.0
-_MOST_CONNECTIONS = 512  # of more the oldest goes: select() takes no more files than 1024
-_LEAST_ATTEMPTS = 4  # also of a host that is too busy to make more in its time
+_UDP_S = 0.5
 
 
 def listen(request: Dict[str, Any]) -> None:
     """Answer on both ports until as many addresses as expected have had both answers and hung up, or the time is over.
 
-    Says that it listens, then each second how late it was to look (`late_s`, the worst): no answer of a listener that
-    did not run for so long proves nothing. Ends when nobody reads that any more.
+    Says that it listens.
     """
     token = request["token"].encode()
     end_s = time.monotonic() + request["seconds"]
@@ -464,27 +392,16 @@ def listen(request: Dict[str, Any]) -> None:
     connections: Dict[socket.socket, str] = {}
     heard: Set[str] = set()
     gone: Set[str] = set()
-    late_s, looked_s = 0.0, time.monotonic()
-    spoke_s = looked_s
     with tcp, udp:
-        while len(heard & gone) < request["expected"] and looked_s < end_s:
+        while len(heard & gone) < request["expected"] and time.monotonic() < end_s:
             for ready in select.select([tcp, udp, *connections], [], [], _TICK_S)[0]:
                 if ready is tcp:
                     accepted, peer = tcp.accept()
                     connections[accepted] = peer[0]
-                    if len(connections) > _MOST_CONNECTIONS:
-                        oldest = next(iter(connections))
-                        del connections[oldest]
-                        oldest.close()
                 elif ready is udp:
                     heard.update(_echo(udp, token))
                 elif not _answer(ready, token):
                     gone.add(connections.pop(ready))
-            now_s = time.monotonic()
-            late_s, looked_s = max(late_s, now_s - looked_s - _TICK_S), now_s
-            if now_s - spoke_s > _ALIVE_S:
-                say(late_s=round(late_s, 1))
-                spoke_s = now_s
 
 
 def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
@@ -522,28 +439,25 @@ def _answer(connection: socket.socket, token: bytes) -> bool:
 
 def connect(request: Dict[str, Any]) -> Dict[str, str]:
     """Ask by TCP and UDP from this node's own address; per protocol an empty text, or why there was no answer."""
-    end = time.monotonic() + request["seconds"]
+    end_s = time.monotonic() + request["seconds"]
     # UDP first: hanging up the TCP connection tells the other side that this node is done
-    udp = _attempts(request, socket.SOCK_DGRAM, "udp_port", end)
-    return {"udp": udp, "tcp": _attempts(request, socket.SOCK_STREAM, "tcp_port", max(end, time.monotonic() + 2))}
+    udp = _attempts(request, socket.SOCK_DGRAM, "udp_port", end_s - request["seconds"] / 2)
+    return {"udp": udp, "tcp": _attempts(request, socket.SOCK_STREAM, "tcp_port", max(end_s, time.monotonic() + 2))}
 
 
-def _attempts(request: Dict[str, Any], kind: int, port: str, end: float) -> str:
-    half_s = (end - time.monotonic()) / 2 if kind == socket.SOCK_DGRAM else end - time.monotonic()
-    end = time.monotonic() + half_s
-    error, attempts = "no answer", 0
-    while time.monotonic() < end or attempts < _LEAST_ATTEMPTS:
-        attempts += 1
+def _attempts(request: Dict[str, Any], kind: int, port: str, end_s: float) -> str:
+    while True:
+        left_s = max(_UDP_S, end_s - time.monotonic())
         try:
-            wait_s = 0.5 if kind == socket.SOCK_DGRAM else max(0.5, end - time.monotonic())
-            _ask(request, kind, (request["address"], request[port]), wait_s)
+            _ask(request, kind, (request["address"], request[port]), _UDP_S if kind == socket.SOCK_DGRAM else left_s)
             return ""
         except socket.timeout:
             error = "no answer"
         except OSError as problem:
             error = problem.strerror or str(problem)
-            time.sleep(min(_RETRY_S, _FIRST_RETRY_S * attempts))
-    return error
+        if time.monotonic() > end_s:
+            return error
+        time.sleep(_RETRY_S)
 
 
 def _ask(request: Dict[str, Any], kind: int, server: Tuple[str, int], wait_s: float) -> None:

@@ -11,7 +11,6 @@ MOST_BYTES = 4096 * MIB
 LEAST_BYTES = 16 * MIB
 FREE_PART = 4
 _TRIAL_S = 0.05
-_CHUNK = 16 * MIB
 _CHECK = 256 * MIB
 
 
@@ -114,7 +113,7 @@ def within(cuda: Cuda, gpu: int, size: int, seconds: float, runs: int, ready: Ca
 
 
 class Pair:
-    """Copies from one GPU to another: `direct` as CUDA does it for them, `staged` through the host's memory."""
+    """Copies from one GPU to another, as CUDA does it for them."""
 
     def __init__(self, cuda: Cuda, source: int, target: int, size: int) -> None:
         self.cuda, self.gpus, self.size = cuda, (source, target), size
@@ -122,33 +121,11 @@ class Pair:
         self.source = pattern(torch, cuda.device(source), size, source + 1)
         self.target = torch.zeros(size, dtype=torch.uint8, device=cuda.device(target))
         self.out, self.into = cuda.stream(source), cuda.stream(target)
-        self._host: List[Any] = []
 
-    def direct(self) -> None:
-        # streams of its own on both sides: the other direction must not wait for this one
-        """Copy as CUDA does between the two."""
+    def copy(self) -> None:
+        """Copy once, by streams of its own on both sides: the other direction must not wait for this one."""
         with self.cuda.on(self.into, self.out):
             self.target.copy_(self.source, non_blocking=True)
-
-    def staged(self) -> None:
-        """One piece comes in while the next goes out, by two pinned buffers."""
-        chunk = min(_CHUNK, self.size)
-        if not self._host:
-            self._host = [self.cuda.pinned(chunk) for _ in range(2)]
-        free: List[Any] = [None, None]
-        for number, start in enumerate(range(0, self.size, chunk)):
-            end, side = min(start + chunk, self.size), number % 2
-            buffer = self._host[side][: end - start]
-            if free[side] is not None:
-                self.cuda.after(self.out, free[side])
-            with self.cuda.on(self.out):
-                buffer.copy_(self.source[start:end], non_blocking=True)
-            self.cuda.after(self.into, self.cuda.mark(self.out))
-            with self.cuda.on(self.into):
-                self.target[start:end].copy_(buffer, non_blocking=True)
-            free[side] = self.cuda.mark(self.into)
-        # the next copy writes into the first buffer again
-        self.cuda.after(self.out, self.cuda.mark(self.into))
 
     def wrong(self) -> int:
         """Bytes at the target that are not the source's, by a pattern made again over there."""
@@ -160,14 +137,13 @@ class Pair:
         self.target.zero_()
 
 
-def between(cuda: Cuda, pairs: List[Pair], way: str, seconds: float, runs: int) -> Rates:
+def between(cuda: Cuda, pairs: List[Pair], seconds: float, runs: int) -> Rates:
     """GB/s of all these at once: one for one direction, two for both."""
     gpus = sorted({gpu for pair in pairs for gpu in pair.gpus})
-    works = [getattr(pair, way) for pair in pairs]
 
     def work() -> None:
-        for copy in works:
-            copy()
+        for pair in pairs:
+            pair.copy()
 
     def sync() -> None:
         cuda.sync(*gpus)

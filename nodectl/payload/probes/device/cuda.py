@@ -65,18 +65,6 @@ class Cuda:
                 stack.enter_context(self.torch.cuda.stream(stream))
             yield
 
-    def mark(self, stream: Any) -> Any:
-        """Return what has been given to this stream so far."""
-        return stream.record_event()
-
-    def after(self, stream: Any, mark: Any) -> None:
-        """Have all that this stream is given from now on wait for the mark."""
-        stream.wait_event(mark)
-
-    def pinned(self, size: int) -> Any:
-        """Return pinned host memory of so many bytes."""
-        return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
-
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Older torch raises a plain RuntimeError."""

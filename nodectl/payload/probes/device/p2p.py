@@ -8,11 +8,10 @@ from . import copies, devices
 from .cuda import Cuda
 
 MOST_BYTES = 256 << 20
-WAYS = ("direct", "staged")
 
 
 def work(device: devices.Device) -> None:
-    """Each pair both ways: as CUDA copies between them, and through the host's memory."""
+    """Each pair of GPUs."""
     cuda = Cuda(device.torch)
     for one, other in itertools.combinations(range(cuda.count()), 2):
         size = min(MOST_BYTES, copies.size_on(cuda, one, other))
@@ -22,24 +21,22 @@ def work(device: devices.Device) -> None:
 def pair(cuda: Cuda, device: devices.Device, one: int, other: int, size: int) -> None:
     """There, back, and both."""
     there, back = copies.Pair(cuda, one, other, size), copies.Pair(cuda, other, one, size)
-    for way in WAYS:
-        cases: List[Tuple[int, int, List[copies.Pair]]] = [
-            (one, other, [there]),
-            (other, one, [back]),
-            (one, other, [there, back]),
-        ]
-        for source, target, pairs in cases:
-            rates = copies.between(cuda, pairs, way, device.options.seconds, device.options.runs)
-            reach_back = len(pairs) < 2 or cuda.can_reach(target, source)
-            device.say(
-                event="measured",
-                gpu=source,
-                target=target,
-                way=way,
-                bidirectional=len(pairs) == 2,
-                peer_access=cuda.can_reach(source, target) and reach_back,
-                **rates._asdict(),
-            )
+    reach = cuda.can_reach(one, other), cuda.can_reach(other, one)
+    cases: List[Tuple[int, int, List[copies.Pair], bool]] = [
+        (one, other, [there], reach[0]),
+        (other, one, [back], reach[1]),
+        (one, other, [there, back], all(reach)),
+    ]
+    for source, target, pairs, peer_access in cases:
+        rates = copies.between(cuda, pairs, device.options.seconds, device.options.runs)
+        device.say(
+            event="measured",
+            gpu=source,
+            target=target,
+            bidirectional=len(pairs) == 2,
+            peer_access=peer_access,
+            **rates._asdict(),
+        )
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

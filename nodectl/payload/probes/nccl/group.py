@@ -6,12 +6,14 @@ Buffers are filled and checked in pieces, so that a case needs little more memor
 import argparse
 import os
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...common import machine
 from ...common.libraries import loaded_nccl
 from ...common.ranks import init_process_group
 
+GPUS = Path("/proc/driver/nvidia/gpus")
 ITEM_BYTES = 4
 # of float32 that are sums of few small numbers: a result is right or wrong and never nearly right
 PATTERN = 13
@@ -208,14 +210,14 @@ class Group:
         return (machine.available_bytes() or machine.LEAST_BYTES) / on_machine
 
 
-def join(options: argparse.Namespace, rank: int, device_index: int) -> Group:
+def join(options: argparse.Namespace, rank: int, gpu: Optional[int]) -> Group:
     """Meet the other ranks, and prove it with one operation."""
     import torch
     import torch.distributed as dist
 
     if options.backend == "nccl":
-        torch.cuda.set_device(device_index)
-        device = torch.device("cuda", device_index)
+        torch.cuda.set_device(gpu)
+        device = torch.device("cuda", gpu)
     else:
         torch.set_num_threads(1)
         device = torch.device("cpu")
@@ -239,14 +241,16 @@ def described(group: Group, numa: Optional[int]) -> Dict[str, Any]:
     }
 
 
-def bind(bus_id: str, local_rank: int, nproc: int) -> Optional[int]:
+def bind(gpu: Optional[int], local_rank: int, nproc: int) -> Optional[int]:
     """Run on the processors beside this GPU, or, of several ranks on processors, a NUMA node each.
 
     The NUMA node, or None if there is only one or none is told.
     """
     numa, cpus = None, ""
-    if bus_id:
-        place = machine.pci_device(bus_id)
+    # by their places on the bus, as CUDA counts them here
+    gpus = sorted(folder.name for folder in GPUS.glob("*"))
+    if gpu is not None and gpu < len(gpus):
+        place = machine.pci_device(gpus[gpu])
         numa, cpus = machine.number(place / "numa_node"), machine.text(place / "local_cpulist")
     elif nproc > 1:
         nodes = [scope for scope in machine.scopes() if scope.numa is not None]

@@ -25,7 +25,7 @@ _VIA = re.compile(r".*?(?=\[(?:send|receive)\] via |via [A-Z])")
 
 
 class Log:
-    """The log of this process, or of a child that inherits `number`."""
+    """The log of this process."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="nodectl-nccl-")  # noqa: SIM115 - open as long as NCCL writes
@@ -34,10 +34,10 @@ class Log:
         self._kept: Optional[int] = None
         self._told = 0
 
-    def environment(self, level: str = "INFO") -> Dict[str, str]:
+    def environment(self) -> Dict[str, str]:
         """For this process only; what the host's own settings say of the log does not count."""
         path = "/proc/self/fd/%d" % self.number
-        return {"NCCL_DEBUG": level, "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": path}
+        return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": path}
 
     def pause(self) -> None:
         """Turn lines away from here on; nothing happens where NCCL has not opened the file."""

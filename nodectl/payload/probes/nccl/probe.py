@@ -1,6 +1,6 @@
-"""Collectives on this host: by torch.distributed (`ranks`, its part of a group) or nccl-tests (`programs`).
+"""Collectives by torch.distributed: this host's ranks of a group.
 
-`look` says what there is to measure with.  It ends when one of its ranks fails, and leaves nothing behind.
+It ends when one of its ranks fails, and leaves nothing behind.
 """
 
 import argparse
@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...common import program
 from ...common import ranks as host_ranks
 from ...common.events import first_line, say
 from ...common.sockets import ESTABLISHED, kernel_rows, parsed
 from ...jobs.syscalls import die_with_parent
 from ..endpoints import addresses
-from . import group, nccl_tests
+from . import group
 from .group import BUFFERS, Case, Group
 from .log import Log
 
@@ -211,19 +210,6 @@ def established(inodes: Set[str], but_port: int) -> Iterator[Tuple[str, str]]:
             yield local, peer
 
 
-def look(options: argparse.Namespace) -> int:
-    """Say what there is to measure with."""
-    say(event="look", **nccl_tests.look(options.folder))
-    return 0
-
-
-def programs(options: argparse.Namespace) -> int:
-    """Run nccl-tests."""
-    say(event="started", pid=os.getpid())
-    die_with_parent()
-    return nccl_tests.run(options)
-
-
 def ranks(options: argparse.Namespace) -> int:
     """Run all ranks of this host; with --local-rank one of them."""
     gpus = [int(index) for index in options.devices.split(",")] if options.devices else []
@@ -244,10 +230,9 @@ def run_rank(options: argparse.Namespace, gpus: List[int]) -> int:
     nccl_log = Log() if options.backend == "nccl" else None
     try:
         _set_environment(options, nccl_log)
-        bus_ids = options.bus_ids.split(",") if options.bus_ids else []
-        bus_id = bus_ids[options.local_rank] if options.local_rank < len(bus_ids) else ""
-        numa = group.bind(bus_id, options.local_rank, options.nproc)
-        joined = group.join(options, rank, gpus[options.local_rank] if gpus else -1)
+        gpu = gpus[options.local_rank] if gpus else None
+        numa = group.bind(gpu, options.local_rank, options.nproc)
+        joined = group.join(options, rank, gpu)
         say(event="ready", **group.described(joined, numa))
         Sweep(joined, options, nccl_log, began).run()
         _prove(options, rank, nccl_log)
@@ -288,23 +273,16 @@ def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> No
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run `look`, `ranks` or `programs`."""
-    parser, (looking, by_ranks, by_programs) = program.commands(look, ranks, programs)
-    looking.add_argument("--folder", required=True)
-    host_ranks.add_arguments(by_ranks)
-    for name in ("--nccl-interface", "--devices", "--bus-ids"):
-        by_ranks.add_argument(name, default="")
-    for name in ("--folder", "--devices", "--nccl-interface"):
-        by_programs.add_argument(name, default="")
-    by_programs.add_argument("--gpus", type=int, required=True)
-    for command in (by_ranks, by_programs):
-        for name in ("--collectives", "--sizes"):
-            command.add_argument(name, required=True)
-        command.add_argument("--repetitions", type=int, required=True)
-        command.add_argument("--seconds", type=float, required=True, help="of a repetition")
-        command.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
-        command.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
-        command.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
-    options = parser.parse_args(argv)
-    status: int = options.run(options)
-    return status
+    """Run the ranks."""
+    parser = argparse.ArgumentParser()
+    host_ranks.add_arguments(parser)
+    for name in ("--nccl-interface", "--devices"):
+        parser.add_argument(name, default="")
+    for name in ("--collectives", "--sizes"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--repetitions", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True, help="of a repetition")
+    parser.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
+    parser.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
+    parser.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
+    return ranks(parser.parse_args(argv))
