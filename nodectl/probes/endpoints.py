@@ -100,8 +100,8 @@ def find_endpoints(
         return ["--address", host.address, "--venv", venv_of(host), *interface]
 
     look = Look("probes.endpoints", args, "endpoint", _DEADLINE_S)
-    return ask_all(transport, hosts, probe, look, _endpoint, options.forks)
 
+    def endpoint(host: Host, answer: Event) -> Endpoint:
+        return Endpoint(host=host, **{key: value for key, value in answer.items() if key != "event"})
 
-def _endpoint(host: Host, answer: Event) -> Endpoint:
-    return Endpoint(host=host, **{key: value for key, value in answer.items() if key != "event"})
+    return ask_all(transport, hosts, probe, look, endpoint, options.forks)

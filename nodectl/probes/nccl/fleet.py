@@ -182,12 +182,12 @@ def _nvlink_gb_s(nvlink: object) -> float | None:
 
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return None
-    sums = [sum(_data_gb_s(link.speed_gb_s or 0.0) for link in gpu.links or () if link.active) for gpu in nvlink.gpus]
+    sums = []
+    for gpu in nvlink.gpus:
+        shown = [link.speed_gb_s or 0.0 for link in gpu.links or () if link.active]
+        # what is shown has the links' overhead in it
+        sums.append(sum(max((rate for rate in NVLINK_GB_S if rate <= speed), default=speed) for speed in shown))
     return min(sums) if sums and min(sums) > 0 else None
-
-
-def _data_gb_s(shown: float) -> float:
-    return max((rate for rate in NVLINK_GB_S if rate <= shown), default=shown)
 
 
 # without GPUs a node by itself has so many ranks
