@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
-from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, all_traces_first, known_faults, not_judged, with_history
+from nodectl.checks.judge import after_causes, all_traces_first, not_judged
 from nodectl.common.process import processors
-from nodectl.health.history import HostState, StateFile
+from nodectl.health.history import StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck
 from nodectl.model.finding import Finding
@@ -67,9 +68,8 @@ def look(
     """
     before = state.read()
     occasions = REPLAYED if source.recorded is not None else LIVE
-    readings = {name: host_state.reading for name, host_state in before.items()}
     orders = {
-        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions, site=site)
+        host.name: order_of(host, names, extra_dirs, before.get(host.name), occasions=occasions, site=site)
         for host in source.hosts
     }
     results = {result.host: result for result in _results(source, orders)}
@@ -79,26 +79,20 @@ def look(
         by_host[difference.host].append(difference)
     day = today or datetime.now(UTC).date()
     findings: list[Finding] = []
-    states: dict[str, HostState] = {}
     for name, order in orders.items():
-        reading, judged = results[name].reading, after_causes(by_host[name])
-        if reading is not None:
-            faults = known_faults(judged, before[name].faults if name in before else {}, reading)
-            reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
-            judged = with_history(judged, faults, reboots)
-            states[name] = HostState(reading, faults)
-        judged, accepts = all_traces_first(judged), order.policy.accept
+        judged, accepts = all_traces_first(after_causes(by_host[name])), order.policy.accept
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
-    return Health(tuple(findings), profiles, recorded, _kept(state, states))
+    readings = {name: reading for name in orders if (reading := results[name].reading) is not None}
+    return Health(tuple(findings), profiles, recorded, _kept(state, readings))
 
 
-def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:
-    """Keep the states; a full disk here fails no look: the note says what cannot be compared next time."""
+def _kept(state: StateFile, readings: Mapping[str, Previous]) -> tuple[str, ...]:
+    """Keep the readings; a full disk here fails no look: the note says what cannot be compared next time."""
     try:
-        if states:
-            state.write(states)
+        if readings:
+            state.write(readings)
     except OSError as error:
         return (f"{state.path}: {error.strerror or error}: the next look cannot compare counters with this one",)
     return ()
