@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
@@ -31,21 +31,9 @@ def _commands_of(app: App, host: Host) -> tuple[Command, ...]:
     return (*commands_for(host, facts), *commands_on(host, app.site_checks), BUG_REPORT)
 
 
-def _keep(app: App, recording: Recording, findings: Iterable[Finding]) -> None:
-    """Keep the outputs where a finding's action would end its traces; if that fails it is told, and no error."""
-    from nodectl.ledger import evidence
-
-    try:
-        place = evidence.keep(app.fleet, recording, findings)
-    except (OSError, NodectlError) as error:
-        note(f"warning: {recording.host}: its evidence is not kept: {error}")
-        return
-    if place is not None:
-        note(f"{recording.host}: evidence is kept before a reset: {place}")
-
-
 def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Finding]) -> None:
-    """Ask the hosts which have such a finding, and keep what they say."""
+    """Ask hosts that have a finding whose action ends its traces, and keep what they answer; a failure is a note."""
+    from nodectl.ledger import evidence
     from nodectl.transport.fanout import fan_out
 
     wanted = {finding.host for finding in findings if finding.ends_traces}
@@ -55,10 +43,16 @@ def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Fin
         note(f"warning: no evidence is kept: {error}")
         return
     for (host, _), answer in fan_out(named, lambda asked: source.one(*asked), app.forks):
-        if isinstance(answer, Recording):
-            _keep(app, answer, [finding for finding in findings if finding.host == host.name])
-        else:
+        if not isinstance(answer, Recording):
             note(f"warning: {host.name}: its evidence is not kept: {answer.error}")
+            continue
+        try:
+            place = evidence.keep(app.fleet, answer, [finding for finding in findings if finding.host == host.name])
+        except (OSError, NodectlError) as error:
+            note(f"warning: {host.name}: its evidence is not kept: {error}")
+            continue
+        if place is not None:
+            note(f"{host.name}: evidence is kept before a reset: {place}")
 
 
 def keep_evidence(app: App, hosts: Sequence[Host]) -> None:

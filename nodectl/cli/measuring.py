@@ -31,14 +31,13 @@ def hold(
     *,
     force: bool,
     beside_work: bool = False,
-    hosts: Sequence[Host] | None = None,
 ) -> AbstractContextManager[Holds]:
-    """Lock the hosts (all, or these) for as long as the block lasts; `what` is shown to others who want them."""
+    """Lock the hosts for as long as the block lasts; `what` is shown to others who want them."""
     from nodectl.probes.locks import held
 
     return held(
         app.transport,
-        app.hosts if hosts is None else hosts,
+        app.hosts,
         what,
         forks=app.forks,
         force=force,

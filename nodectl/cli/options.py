@@ -170,8 +170,6 @@ def _by_annotation(hint: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return click's settings that follow from a field's annotation, where they name no type themselves."""
     if "type" in settings:
         return {}
-    if hint == bool | None:  # a pair of flags of which neither may have been given
-        return {"default": None}
     plain = next((kind for kind in get_args(hint) if kind is not NoneType), None) if type(hint) is UnionType else hint
     if plain is bool:
         return {"is_flag": True}

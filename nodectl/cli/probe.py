@@ -96,23 +96,6 @@ class _Command(click.Command):
             extra["default_map"] = app.defaults_for(["probe", str(info_name)])
         return super().make_context(info_name, args, parent, **extra)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return it as click's; further words are refused with what was probably meant."""
-        ctx.allow_extra_args = True
-        rest = super().parse_args(ctx, args)
-        if ctx.args and not ctx.resilient_parsing:
-            raise _further_words(str(self.name), ctx.args)
-        return rest
-
-
-def _further_words(name: str, arguments: Sequence[str]) -> UsageError:
-    names = {probe.name for probe in listed()} | set(GROUPS)
-    if all(names.issuperset(word.split(",")) for word in arguments):
-        remedy = f"several probes are one word: `nodectl probe {','.join([name, *arguments])}`"
-    else:
-        remedy = f"hosts are chosen by --limit: `nodectl -l HOST probe {name}`"
-    return UsageError(f"probe {name} takes no further word: {' '.join(arguments)}", remedy)
-
 
 def _command(names: str) -> click.Command:
     """Return the command of one probe, of `NAME,NAME`, or of a group."""

@@ -47,7 +47,6 @@ class _Options:
     )
     propose_env: bool = option("--propose-env", "Print each host's NCCL environment as an inventory, with the reasons.")
     write: Path | None = option("--write", "As DIR/<host>/nccl.yml.", type=FOLDER, metavar="DIR")
-    hosts: bool | None = option("--hosts/--no-hosts", "Whether to ask hosts for what a fabric's FILE does not tell.")
 
 
 @click.command()
@@ -61,7 +60,7 @@ def topology(app: App, asked: _Options) -> None:
     """
     with_fabric = asked.with_fabric or asked.fabric_from is not None
     wanted = _hosts_for(app, asked.fabric_from)
-    looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
+    looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, needed=asked.propose_env)
     judged = _judge(wanted, looked, asked.fabric_from, asked.max_hops) if with_fabric else None
     proposed = None
     if asked.propose_env:
@@ -83,14 +82,10 @@ def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
     return app.source.hosts if app.replay is not None else app.inventory.hosts(app.limit)
 
 
-def _look(
-    app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, asked: bool | None, needed: bool
-) -> Looked:
+def _look(app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, needed: bool) -> Looked:
     """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
     is_described = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
-    if asked is None:
-        asked = needed or not with_fabric or not is_described or app.replay is not None
-    if not hosts or not asked:
+    if not hosts or (is_described and with_fabric and not needed and app.replay is None):
         return Looked()
     return look(app.source, app.profile_dirs, fabric=with_fabric and not is_described)
 

@@ -26,7 +26,6 @@ from nodectl.model.recording import Command, Recording
 from nodectl.recordings.save import prepare, write_host
 
 _SCHEMA, _ABOUT = "nodectl.evidence/1", "evidence.json"
-_DRAFT = ".draft-"
 _KEPT = 4
 _LONGEST_NAME = 200
 _REPORT_S = 60
@@ -47,27 +46,25 @@ BUG_REPORT = Command("nvidia-bug-report", script("nvidia-bug-report", _REPORT).a
 
 
 def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path | None:
-    """Keep the recording for the findings that a reset would end; None if there is none, or all were kept before.
+    """Keep the recording for the findings that a reset would end; None if there is none, or they were kept last.
 
     OSError if the state folder takes no more: then nothing of it stays there.
     """
-    wanted = [finding for finding in findings if finding.ends_traces]
-    marks = {_mark(finding, recording) for finding in wanted}
-    place = _place(fleet, recording.host)
-    if marks <= {mark for path in _folders(place) for mark in _about(path).get("marks", ())}:
+    reasons = sorted({_line(finding) for finding in findings if finding.ends_traces})
+    # fleets may share names, and a name may be longer than a folder's
+    digest = hashlib.sha256(f"{fleet}\0{recording.host}".encode(errors="surrogatepass")).hexdigest()[:8]
+    host = recording.host if len(folder_name(recording.host)) <= _LONGEST_NAME else "host"
+    place = state_dir() / "evidence" / f"{folder_name(host)}-{digest}"
+    entry = recording.entries.get("boot")
+    boot = entry.stdout.split()[:1] if entry else []
+    about = {"schema": _SCHEMA, "host": recording.host, "reasons": reasons, "boot": boot}
+    folders = sorted(place.glob("[0-9]*"))
+    if not reasons or (folders and _about(folders[-1]) == about):
         return None
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = str(time.time_ns())
-    draft = place / f"{_DRAFT}{name}"
-    about = {
-        "schema": _SCHEMA,
-        "host": recording.host,
-        "time": recording.time or time.time(),
-        "reasons": [_line(finding) for finding in wanted],
-        "marks": sorted(marks),
-    }
+    draft = place / f".draft-{name}"
     try:
-        host = _name(recording.host)
         prepare(draft, {host: {}})
         write_host(draft, replace(recording, host=host))
         replace_file(draft / _ABOUT, json.dumps(about, indent=1) + "\n", sync=True)
@@ -75,7 +72,8 @@ def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path 
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    _thin_out(place)
+    for path in folders[: 1 - _KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
     return place / name
 
 
@@ -85,36 +83,8 @@ def _line(finding: Finding) -> str:
     return " ".join(f"{name}: {clipped(finding.actual, _SHOWN)} (action: {finding.action})".split())
 
 
-def _place(fleet: str, host: str) -> Path:
-    """Return the host's folder: fleets may share names, and a name may be longer than a folder's."""
-    digest = hashlib.sha256(f"{fleet}\0{host}".encode(errors="surrogatepass")).hexdigest()[:8]
-    return state_dir() / "evidence" / f"{folder_name(_name(host))}-{digest}"
-
-
-def _name(host: str) -> str:
-    return host if len(folder_name(host)) <= _LONGEST_NAME else "host"
-
-
-def _mark(finding: Finding, recording: Recording) -> str:
-    """Return what tells a finding from others: of a later time, or of another boot, it is another one."""
-    boot = recording.entries.get("boot")
-    words = (finding.check, finding.subject, finding.actual, (boot.stdout.split() or [""])[0] if boot else "")
-    return hashlib.sha256("\0".join(words).encode(errors="surrogatepass")).hexdigest()[:24]
-
-
-def _folders(place: Path) -> list[Path]:
-    """Return the folders, the oldest first."""
-    return sorted(path for path in place.glob("*") if not path.name.startswith(_DRAFT))
-
-
-def _about(path: Path) -> dict[str, list[str]]:
+def _about(path: Path) -> object:
     try:
-        about = read_json(path / _ABOUT, "")
+        return read_json(path / _ABOUT, "")
     except NodectlError:
-        return {}
-    return about if isinstance(about, dict) and about.get("schema") == _SCHEMA else {}
-
-
-def _thin_out(place: Path) -> None:
-    for path in _folders(place)[:-_KEPT]:
-        shutil.rmtree(path, ignore_errors=True)
+        return None

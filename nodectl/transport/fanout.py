@@ -66,12 +66,11 @@ def run_all(
     *,
     timeout_s: float | None,
     forks: int,
-    stdin: bytes | None = None,
 ) -> list[CommandResult]:
     """Run one command on all hosts; return the results in the hosts' order."""
 
     def work(host: Host) -> CommandResult:
-        return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin)
+        return transport.run(host, argv, timeout_s=timeout_s)
 
     by_name = {host.name: result for host, result in fan_out(hosts, work, forks)}
     return [by_name[host.name] for host in hosts]

@@ -22,10 +22,9 @@ _AGAIN = "write it again with `nodectl tune propose`"
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal's file: the pattern of the hosts it is for, those it names, and its evidence."""
+    """A proposal's file: the hosts that it is for, and its evidence."""
 
     path: Path
-    pattern: str
     hosts: tuple[str, ...]
     evidence: Mapping[str, Any]
 
@@ -55,14 +54,10 @@ def read_proposal(path: Path) -> Proposed:
     if not text.startswith(MARK):
         raise UsageError(f"{path} is not a proposal of nodectl", "for an inventory of your own: nodectl provision -i …")
     try:
-        inside = yaml.safe_load(text)["all"]
-        if "hosts" in inside:
-            hosts, pattern = tuple(map(str, inside["hosts"])), ",".join(map(str, inside["hosts"]))
-        else:
-            hosts, pattern = (), next(iter(map(str, inside.get("children", {"all": None}))))
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        hosts = tuple(map(str, yaml.safe_load(text)["all"]["hosts"]))
+    except (yaml.YAMLError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: malformed proposal: {error!r}", _AGAIN) from error
-    return Proposed(path, pattern, hosts, read_document(evidence_path(path), SCHEMA, _AGAIN))
+    return Proposed(path, hosts, read_document(evidence_path(path), SCHEMA, _AGAIN))
 
 
 def remember(applied: Applied) -> None:

@@ -13,7 +13,7 @@ from nodectl import __version__
 from nodectl.common.access import Access
 from nodectl.common.node_paths import TRIALS
 from nodectl.common.process import handlers_kept, interruptible, operator
-from nodectl.errors import NodectlError, UsageError
+from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
@@ -62,11 +62,6 @@ class Leases:
         """Renew no more; a renewal that is on its way may still arrive."""
         self._stop.set()
 
-    def beat(self, hosts: Sequence[Host]) -> None:
-        """Renew at once, and learn how these hosts stand."""
-        for _ in fan_out(hosts, self._once, max(1, len(hosts))):
-            pass
-
     def lost(self) -> Mapping[str, str]:
         """{host: why}: it has restored its values, or has not answered for half of its lease."""
         reasons, now = {}, monotonic()
@@ -77,13 +72,11 @@ class Leases:
                 reasons[host.name] = lease.silence
         return reasons
 
-    def silent(self) -> Mapping[str, str]:
-        """{host: why}: those that did not answer when last asked."""
-        return {host.name: lease.silence for host, lease in self._leases.items() if lease.silence}
-
     def _renew(self, hosts: Sequence[Host]) -> None:
         while not self._stop.wait(min(RENEW_S, self._lease_s / 4)):
-            self.beat([host for host in hosts if not self._leases[host].loss])
+            left = [host for host in hosts if not self._leases[host].loss]
+            for _ in fan_out(left, self._once, len(left)):
+                pass
 
     def _once(self, host: Host) -> None:
         lease = self._leases[host]
@@ -177,16 +170,10 @@ class Armed:
     _asked: tuple[Host, ...] = ()
 
     def put_on(self, profile: str) -> tuple[Finding, ...]:
-        """Set a tuning profile's live values on all hosts that are armed still; a finding for each failure."""
-        self.leases.beat(self.hosts)
-        gone = {**self.leases.silent(), **self.leases.lost()}
-        findings = [_finding(name, Status.FAILED, profile, f"nothing was changed: {why}") for name, why in gone.items()]
-        left = [host for host in self.hosts if host.name not in gone]
-        if left:
-            variables = {} if profile == OWN else {TUNING: plain(profile)}
-            findings += self.playbooks.run("trial_on", left, variables, profile).findings
-        self.environment.update({host.name: self.nccl_of(profile, host) for host in left})
-        return tuple(findings)
+        """Set a tuning profile's live values on all hosts; a finding for each failure."""
+        variables = {} if profile == OWN else {TUNING: plain(profile)}
+        self.environment.update({host.name: self.nccl_of(profile, host) for host in self.hosts})
+        return self.playbooks.run("trial_on", self.hosts, variables, profile).findings
 
     def lost(self) -> Mapping[str, str]:
         """{host: why} of those that have restored their values or do not answer: the trial cannot go on with them."""
@@ -205,22 +192,12 @@ class Armed:
 
     def leave(self) -> None:
         """Restore every host that may be armed; what could not be done goes into the findings."""
-        if not self._asked:
-            return
         by_itself = f"each host restores them by itself within {2 * self.lease_s:g} s"
         try:
-            self.leases.beat(self._asked)
-            silent = self.leases.silent()
-            self.findings += tuple(
-                _finding(name, Status.UNKNOWN, "former values", f"{why}; {by_itself}") for name, why in silent.items()
-            )
-            reached = [host for host in self._asked if host.name not in silent]
-            if reached:
-                self._take_off(reached)
+            if self._asked:
+                self._take_off(by_itself)
         except KeyboardInterrupt:
-            self.note(
-                f"interrupted while former values were restored: each host does that within {2 * self.lease_s:g} s"
-            )
+            self.note(f"interrupted while former values were restored: {by_itself}")
             raise
         except NodectlError as error:
             self.findings += tuple(
@@ -230,10 +207,13 @@ class Armed:
         finally:
             self.leases.stop()
 
-    def _take_off(self, hosts: Sequence[Host]) -> None:
-        run = self.playbooks.run("trial_off", hosts, {}, self.purpose)
+    def _take_off(self, by_itself: str) -> None:
+        run = self.playbooks.run("trial_off", self._asked, {}, "former values")
         remedy = "correct what is named; the host tries again every minute, and a reboot restores all"
-        self.findings += tuple(replace(finding, subject="former values", remedy=remedy) for finding in run.findings)
+        for finding in run.findings:
+            is_silent = finding.status is Status.UNKNOWN
+            actual = f"{finding.actual}; {by_itself}" if is_silent else finding.actual
+            self.findings += (replace(finding, actual=actual, remedy="" if is_silent else remedy),)
         for host in self.hosts:
             if run.answers.get(host.name, {}).get("state") == "gone":
                 text = "were restored by the host itself, which had not heard of this trial for a minute"
@@ -260,8 +240,6 @@ def armed(
     The end is any: normal, an exception, Ctrl-C, SIGTERM, a closed terminal. If it is none of these, or a host
     cannot be reached, the host restores itself one to two leases after the last renewal, or by a reboot.
     """
-    if lease_s <= 0:
-        raise UsageError(f"a lease must be longer than {lease_s:g} s", "give a positive number of seconds")
     playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, access or Access(), note)
     leases = Leases(transport, hosts, trial, lease_s)
     state = Armed(playbooks, leases, purpose, note, lease_s, environment, nccl_of)

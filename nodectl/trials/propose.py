@@ -40,7 +40,6 @@ class Proposal:
     verdicts: tuple[Verdict, ...]
     series: tuple[Series, ...] = ()
     overrides: Mapping[str, Any] | None = None
-    group: str = ""
     unmeasured: tuple[Setting, ...] = ()
     judge_by: str = SPEED
 
@@ -104,18 +103,10 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
 
 
 def inventory_yaml(proposal: Proposal, beside: str) -> str:
-    """Return an inventory with nothing but the proposal.
-
-    For a group, or host by host where hosts differ or none is named.
-    """
+    """Return an inventory with nothing but the proposal, host by host."""
     if not proposal.hosts:
         raise UsageError("a proposal needs hosts, but the trial names none", "name the hosts that were measured")
-    variables = {host: _variables(proposal, present) for host, present in proposal.hosts.items()}
-    first = next(iter(variables.values()))
-    if proposal.group and all(variable == first for variable in variables.values()):
-        inventory = _group(proposal.group, first)
-    else:
-        inventory = {"all": {"hosts": variables}}
+    inventory = {"all": {"hosts": {host: _variables(proposal, present) for host, present in proposal.hosts.items()}}}
     body = yaml.dump(inventory, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=120)
     return f"{_head(proposal, beside)}\n{body}"
 
@@ -132,11 +123,6 @@ def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]
         return {TUNING: proposal.profile}
     over = {} if proposal.baseline == OWN else {TUNING: proposal.baseline}
     return {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
-
-
-def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    inside = {"vars": dict(variables)}
-    return {"all": inside} if name == "all" else {"all": {"children": {name: inside}}}
 
 
 def _head(proposal: Proposal, beside: str) -> str:
@@ -181,7 +167,7 @@ def write_proposal(path: Path, text: str) -> None:
         raise UsageError(f"{path}: {error.strerror or error}", "name a file in a folder that you may write") from error
 
 
-def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Sequence[Path] = ()) -> Proposal:
+def proposal_of(trial: Trial, profile: str | None, folders: Sequence[Path] = ()) -> Proposal:
     """Return the proposal of the named candidate, or of the only one that is better; NodectlError if none is.
 
     Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
@@ -202,7 +188,6 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Seq
         verdicts=tuple(verdict for verdict in trial.verdicts if verdict.profile == candidate),
         series=tuple(series for series in trial.series if series.profile == candidate),
         overrides=as_overrides(measured) if unmeasured else None,
-        group=group,
         unmeasured=tuple(unmeasured),
         judge_by=trial.judge_by,
     )

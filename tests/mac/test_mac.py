@@ -72,11 +72,18 @@ def test_the_names_are_those_that_ended_commands_on_macs(linux_names: tuple[str,
     assert {"os.fork", "socket.TCP_NODELAY", "fcntl.flock"}.isdisjoint(linux_names)
 
 
-def test_every_module_is_imported_and_every_command_has_its_help(mac: Run) -> None:
-    done = mac(str(Path(__file__).with_name("every_module.py")))
+_IMPORT_ALL = """
+import pkgutil, nodectl
+names = [each.name for each in pkgutil.walk_packages(nodectl.__path__, "nodectl.", onerror=print)]
+of_linux = ("nodectl.payload", "nodectl.lab", "nodectl.workloads")
+print(len([__import__(name) for name in names if not name.startswith(of_linux) and not name.endswith("__main__")]))
+"""
+
+
+def test_every_module_is_imported(mac: Run) -> None:
+    done = mac("-c", _IMPORT_ALL)
     assert done.returncode == 0 and "sitecustomize" not in done.stderr, done.stderr[-3000:]
-    modules, commands = map(int, done.stdout.split())
-    assert modules > 300 and commands > 50
+    assert int(done.stdout) > 300
 
 
 # what each prints with a host that answers; 3: a host without GPUs leaves questions open

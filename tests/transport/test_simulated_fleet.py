@@ -11,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.catalogue import commands_for, read_facts
-from nodectl.facts.gpus import Gpus
 from nodectl.model.host import Host
-from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
-from nodectl.recordings.source import LiveSource
 from nodectl.transport import connection
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.inventory import read_inventory
@@ -69,20 +65,3 @@ def test_bad_hosts_are_told_and_hold_up_no_other(fleet: tuple[tuple[Host, ...], 
     assert max(ended[name] for name in good) < min(slow)
     # one after the other they would take three times as long
     assert max(slow) < 2.5 * DEADLINE_S
-
-
-def test_each_host_answers_as_a_machine_of_its_own(fleet: tuple[tuple[Host, ...], dict[str, str]]) -> None:
-    hosts, bad = fleet
-    transport = open_transport()
-    source = LiveSource(tuple(host for host in hosts if host.name not in bad.values()), transport, len(hosts))
-    answers = {host.name: answer for host, answer in source.recordings(commands_for)}
-    transport.close()
-    uuids: set[str | None] = set()
-    for name, answer in answers.items():
-        assert isinstance(answer, Recording), name
-        # an answer that says how old it is: the clock is asked first, and not after the delay
-        assert answer.recorded == "dgx-a100" and abs(answer.clock_offset_s or 9) < 1
-        gpus = read_facts(answer)["gpus"]
-        assert isinstance(gpus, Gpus) and gpus.count == 8
-        uuids |= {device.uuid for device in gpus.devices}
-    assert len(uuids) == 8 * len(answers) == 40

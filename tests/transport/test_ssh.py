@@ -207,6 +207,20 @@ def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Pa
     assert known.read_text() == ""
 
 
+def test_a_proxy_command_leads_to_the_host_and_ends_with_the_connection(
+    sshd: Sshd, jump_sshd: Sshd, transport: Transport, tmp_path: Path
+) -> None:
+    config, known = tmp_path / "config", tmp_path / "known_hosts"
+    known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
+    config.write_text(f"UserKnownHostsFile {known}\nIdentityFile {sshd.key}\n")
+    proxy = f"ssh -F {config} -p {jump_sshd.port} -W %h:%p 127.0.0.1"
+    host = sshd.host(ansible_ssh_common_args=f"-F {config} -o ProxyCommand='{proxy}'")
+    done = transport.run(host, ["wc", "-c"], timeout_s=60, stdin=b"x" * 300_000)
+    assert (done.outcome, done.stdout.strip()) == (Outcome.RAN, "300000"), done.error
+    transport.close()
+    assert gone(f"127.0.0.1:{sshd.port}")
+
+
 @pytest.mark.parametrize("unknown", ["target", "first", "second"])
 def test_an_unknown_key_is_refused_on_every_hop(
     sshd: Sshd, jump_sshd: Sshd, noisy_sshd: Sshd, transport: Transport, tmp_path: Path, unknown: str

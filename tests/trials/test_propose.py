@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from nodectl.errors import NodectlError, UsageError
 from nodectl.transport.inventory.read import Inventory
@@ -46,18 +45,6 @@ def test_an_override_for_each_host_with_evidence_beside_it(tmp_path: Path) -> No
     assert "better: nccl 1 B +25.0 %" in head
     assert "evidence: won.evidence.json" in head
     assert sorted(each.name for each in tmp_path.iterdir()) == ["won.evidence.json", "won.yml"]
-
-
-def test_a_group_where_all_hosts_get_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "won.yml"
-    propose(proposal(25, group="gpus"), path)
-    document = yaml.safe_load(path.read_text())
-    variables = {"nodectl_tuning": "stock", "nodectl_overrides": OVERRIDES}
-    assert document == {"all": {"children": {"gpus": {"vars": variables}}}}
-    propose(proposal(25, group="all"), path)
-    fleet = tmp_path / "hosts.ini"
-    fleet.write_text("[gpus]\ngpu01\ngpu02\n")
-    assert hosts_of(fleet, path) == {"gpu01": OVERRIDES, "gpu02": OVERRIDES}
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,6 @@ class _Options:
     profile: str | None = option(
         "--profile", "Candidate that is written.  Default: the one that is better.", metavar="NAME"
     )
-    group: str = option(
-        "--group", "Write the values for this group, if all hosts get the same ones.", default="", metavar="GROUP"
-    )
     allow_regressions: bool = option(
         "--allow-regressions", "Write a candidate that is worse somewhere, too; the file says so."
     )
@@ -58,7 +55,7 @@ class _Options:
 def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused if nothing has won."""
     trial = find(asked.trial)
-    proposal = proposal_of(trial, asked.profile, asked.group, app.profile_dirs)
+    proposal = proposal_of(trial, asked.profile, app.profile_dirs)
     evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
     document = {
         "proposal": str(asked.path),
@@ -110,7 +107,8 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
         raise UsageError(
             f"{proposed.path} is for hosts that the inventory has not: {', '.join(strange)}", "give its -i"
         )
-    limit = f"{proposed.pattern},&{app.limit}" if app.limit else proposed.pattern
+    pattern = ",".join(proposed.hosts)
+    limit = f"{pattern},&{app.limit}" if app.limit else pattern
     return replace(app, inventory_sources=(*sources, str(proposed.path)), limit=limit)
 
 

@@ -81,7 +81,7 @@ def test_a_laptop_that_sleeps_while_a_playbook_runs(tried: Tried) -> None:
     trial.wait("on")
     assert set(trial.lost()) == {HOST}
     (again,) = trial.on("small")
-    assert "by itself" in again["actual"]
+    assert "restored itself" in again["actual"]
     trial.tell("end")
     (found,) = trial.wait("left")["findings"]
     assert (found["host"], found["status"]) == (HOST, "warning")
