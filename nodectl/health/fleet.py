@@ -1,14 +1,8 @@
-"""A look at a fleet: every host judged, compared with the others and with its last reading, in one pass.
-
-Recordings are judged on all processors: each worker reads, judges and drops one host after the other.
-"""
+"""A look at a fleet: every host judged, compared with the others and with its last reading, in one pass."""
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,7 +10,6 @@ from pathlib import Path
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.judge import after_causes, all_traces_first, not_judged
-from nodectl.common.process import processors
 from nodectl.health.history import StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck
@@ -28,11 +21,6 @@ from nodectl.model.status import Status, worst
 from nodectl.recordings.source import Source
 
 ReadHost = Callable[[Host, Sequence[Command]], Recording | CommandResult]
-# with fewer hosts a second process is not worth its start
-_FEW = 24
-_CHUNK = 8
-# workers are forked: they find here what need not be sent to them
-_work: tuple[ReadHost, Sequence[Order]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +88,10 @@ def _kept(state: StateFile, readings: Mapping[str, Previous]) -> tuple[str, ...]
 
 def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth]:
     if source.recorded is not None:
-        yield from _judge_recordings(source.one, list(orders.values()))
+        yield from (_read_and_judged(source.one, order) for order in orders.values())
         return
     for host, answer in source.recordings(lambda host: orders[host.name].commands):
         yield _judged(orders[host.name], answer)
-
-
-def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostHealth]:
-    """Each order's host, in their order."""
-    processes = min(processors(), len(orders) // _FEW + 1)
-    # a Mac's libraries end what is forked beside them, and what is judged cannot be sent to another process
-    if processes < 2 or sys.platform == "darwin":
-        yield from (_read_and_judged(read, order) for order in orders)
-        return
-    # what the first one has imported and read, the workers find done
-    yield _read_and_judged(read, orders[0])
-    global _work
-    _work = read, orders[1:]
-    try:
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-            yield from pool.map(_judge_one, range(len(orders) - 1), chunksize=_CHUNK)
-    finally:
-        _work = None
-
-
-def _judge_one(index: int) -> HostHealth:
-    if _work is None:
-        raise RuntimeError("a worker was started without its orders")
-    read, orders = _work
-    return _read_and_judged(read, orders[index])
 
 
 def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:
