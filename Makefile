@@ -95,7 +95,7 @@ test-booted:
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
 
 test-all: setup
-	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
+	-@scripts/setup.sh --booted $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) collect build-site
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 

@@ -107,7 +107,11 @@ def own_folder(variables: Mapping[str, str] = {}) -> Iterator[tuple[Path, dict[s
 
 @contextmanager
 def lab(
-    hosts: int, *shape: str, within: tuple[Path, dict[str, str]] | None = None, real_time: bool = False
+    hosts: int,
+    *shape: str,
+    within: tuple[Path, dict[str, str]] | None = None,
+    real_time: bool = False,
+    name: str = "bench",
 ) -> Iterator[Lab]:
     """Yield a lab with these options of `nodectl lab up`, in its own folder or `within` one; it always goes down.
 
@@ -116,19 +120,19 @@ def lab(
     if os.geteuid() != 0:
         sys.exit("a lab needs root")
     if within is None:
-        with own_folder() as made, lab(hosts, *shape, within=made, real_time=real_time) as one:
+        with own_folder() as made, lab(hosts, *shape, within=made, real_time=real_time, name=name) as one:
             yield one
         return
     folder, environment = within
-    name = ["--name", f"bench-{os.getpid()}"]
+    named = ["--name", f"{name}-{os.getpid()}"]
     try:
-        inventory = _asked(["lab", "up", "-n", str(hosts), *shape, *name], environment).strip()
-        status = json.loads(_asked(["--output", "json", "lab", "status", *name], environment))
+        inventory = _asked(["lab", "up", "-n", str(hosts), *shape, *named], environment).strip()
+        status = json.loads(_asked(["--output", "json", "lab", "status", *named], environment))
         addresses = {host["name"]: host["address"] for host in status["hosts"]}
         preferred = [_prefer(host["pid"]) for host in status["hosts"] if real_time]
         yield Lab(folder, environment, inventory, status["ssh_config"], addresses, real_time and all(preferred))
     finally:
-        _asked(["lab", "down", *name], environment)
+        _asked(["lab", "down", *named], environment)
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:

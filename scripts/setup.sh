@@ -1,20 +1,17 @@
 #!/usr/bin/env bash
 # Make this checkout ready to run: the distribution's packages that a lab needs, and .venv with nodectl in it.
-# usage: scripts/setup.sh [--yes] [--booted] [--browser]     idempotent; prints what it installs; asks first where someone can
+# usage: scripts/setup.sh [--yes] [--booted]     idempotent; prints what it installs; asks first where someone can
 # --booted: also what boots containers and emulated machines for tests
-# --browser: also Chromium, and what drives it, for the tests of the report
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 yes=${CI:+1}
 booted=
-browser=
 for option in "$@"; do
   case $option in
     --yes) yes=1 ;;
     --booted) booted=1 ;;
-    --browser) browser=1 ;;
-    *) printf 'setup: no such option: %s (there are --yes, --booted and --browser)\n' "$option" >&2; exit 2 ;;
+    *) printf 'setup: no such option: %s (there are --yes and --booted)\n' "$option" >&2; exit 2 ;;
   esac
 done
 
@@ -53,10 +50,6 @@ if [ -n "$booted" ]; then
   need systemd-nspawn systemd-container
   need qemu-system-x86_64 qemu-system-x86
   need qemu-img qemu-utils
-fi
-# Ubuntu's Chromium is a snap
-if [ -n "$browser" ] && grep -qx 'ID=debian' /etc/os-release; then
-  need chromium-headless-shell chromium-headless-shell
 fi
 [ -x /usr/bin/python3 ] || missing+=(python3) # the lab's hosts run it
 [ -n "$(find_python)" ] || missing+=(python3-venv)
@@ -113,10 +106,6 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || ! .venv/bin/nodectl -
   "$python" -m venv .venv
   install_nodectl dev,docs
   touch "$stamp"
-fi
-if [ -n "$browser" ] && ! .venv/bin/python -c 'import axe_playwright_python' 2>/dev/null; then
-  say "adding to .venv what drives a browser (about 170 MB)"
-  install_nodectl dev,docs,browser
 fi
 # as an installation has it: where Python may write no bytecode, each start would compile nodectl anew
 .venv/bin/python -m compileall -q nodectl

@@ -1,4 +1,4 @@
-"""Ansible callback for benchmarks/provision.py: each task's result on each host as one JSON line, in a file."""
+"""Ansible callback for benchmarks/provision.py: the outcome of each task on each host as one JSON line, in a file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = r"""
 name: task_results
 type: notification
-short_description: Results of all tasks as JSON lines in the file TASK_RESULTS
-description: One line a task and host, with outcome and return values, and none for tasks that say nothing.
+short_description: Outcomes of all tasks as JSON lines in the file TASK_RESULTS
+description: One line a task and host.
 author: The nodectl authors
 options: {}
 """
@@ -30,18 +30,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible ships no ty
     def __init__(self) -> None:
         super().__init__()
         self._file = Path(os.environ["TASK_RESULTS"]).open("a", encoding="utf-8")  # noqa: SIM115  # to the run's end
-        self._play = ""
-
-    def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Names of tasks are told apart by their play."""
-        self._play = play.get_name()
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Keep the result of a task that changed something or not."""
-        self._write(result, "changed" if result.result.get("changed") else "ok")
+        """Keep the outcome of a task that changed something or not."""
+        self._write(result, "changed" if result.is_changed() else "ok")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """Ignored failures are results, too."""
+        """Ignored failures are outcomes, too."""
         self._write(result, "ignored" if ignore_errors else "failed")
 
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -53,13 +48,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible ships no ty
         self._write(result, "unreachable")
 
     def _write(self, result: Any, outcome: str) -> None:
-        role = result.task._role
-        line = {
-            "play": self._play,
-            "role": role.get_name() if role else "",
-            "task": result.task.name or result.task.action,
-            "host": result.host.get_name(),
-            "outcome": outcome,
-            "values": result.result,
-        }
-        print(json.dumps(line, default=str), file=self._file, flush=True)
+        role, task = result.task._role, result.task
+        line = {"role": role.get_name() if role else "", "task": task.name or task.action, "outcome": outcome}
+        print(json.dumps({**line, "host": result.host.get_name()}), file=self._file, flush=True)

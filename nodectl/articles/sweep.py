@@ -27,22 +27,18 @@ from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.errors import LabError, UsageError
-from nodectl.facts.base import read_fact
-from nodectl.facts.network import NICS_FACT
 from nodectl.lab.reshape import described, lab_of, shaping
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, Run
 from nodectl.probes.budget import BudgetError, share_s
-from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.endpoints import find_endpoints
+from nodectl.probes.nominal import link_rate_gbit_s
 from nodectl.probes.rounds import more
-from nodectl.recordings.collect import collect
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
 
 NAME = "network-sweep"
 # what is to be sent costs more than what is to be searched
@@ -172,7 +168,7 @@ def _flat(sweep: Sweep) -> list[Finding]:
 
 # the article's 1, 10 and 20 Gbit/s, scaled to what a few processors can drive
 LAB_RATES = (10**8, 10**9, 2 * 10**9)
-_MBIT = 10**6
+_GBIT = 10**9
 
 
 @contextmanager
@@ -199,24 +195,13 @@ def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link
 def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[LinkRate]:
     """One link: what the slowest host's interface says of itself."""
     endpoints, _ = find_endpoints(transport, hosts, NAME, options)
-    speeds = [
-        speed for _, speed in fan_out(endpoints, lambda endpoint: _speed_mbit(transport, endpoint), options.forks)
-    ]
-    speeds_mbit = [speed for speed in speeds if speed]
-    if not speeds_mbit or len(speeds_mbit) < len(hosts):
+    rates = [link_rate_gbit_s(endpoint.host, endpoint.speed_mbit) for endpoint in endpoints]
+    known = [rate for rate in rates if rate]
+    if not known or len(known) < len(hosts):
         note(f"{NAME}: not every host's interface tells its speed: the row has no rate")
         return [LinkRate(None, None)]
-    rate_bits = min(speeds_mbit) * _MBIT
+    rate_bits = round(min(known) * _GBIT)
     return [LinkRate(described(rate_bits), rate_bits)]
-
-
-def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
-    recording = collect(transport, endpoint.host, NICS_FACT.commands_on(endpoint.host))
-    if not isinstance(recording, Recording):
-        return None
-    interfaces = read_fact(NICS_FACT, recording)
-    nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
-    return nic.speed_mbit if nic else None
 
 
 ARTICLE, CLAIM = 2, "network_sweep"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,24 +34,19 @@ from nodectl.profiles.nccl import version_key
 from nodectl.profiles.observed import has_switches, ports_of
 from nodectl.profiles.resolve import load_stacks, without_stack
 
-# address, class and device of NVIDIA's devices, and the vendor, too, of other makers' GPUs; all without a driver, too
+# address, class and device of NVIDIA's devices, without a driver, too
 _PCI = script(
     "pci-nvidia",
     """\
 cd /sys/bus/pci/devices 2>/dev/null || exit 3
 for device in *; do
   read -r vendor <"$device/vendor" && read -r class <"$device/class" && read -r identity <"$device/device" || continue
-  case "$vendor $class" in
-    0x10de*) printf '%s %s %s\\n' "$device" "$class" "$identity" ;;
-    0x1002\\ 0x03* | 0x1002\\ 0x12* | 0x8086\\ 0x03*)
-      printf '%s %s %s %s\\n' "$device" "$class" "$identity" "$vendor" ;;
-  esac
+  [ "$vendor" = 0x10de ] && printf '%s %s %s\\n' "$device" "$class" "$identity"
 done 2>/dev/null
 exit 0
 """,
 )
 _SUBJECTS = ("gpus", "kernel", "versions", "lab", "ib_ports", "nics", "fabric_manager", "pcie")
-_MAKERS = {"0x1002": "AMD", "0x8086": "Intel"}
 # display controllers, and the bridge that an NVSwitch is
 _GPU_CLASSES, _SWITCH_CLASS = ("0x0300", "0x0302"), "0x0680"
 # as lspci shows them, where a recording answers for the bus
@@ -65,7 +60,7 @@ _FABRICS = {"infiniband": "InfiniBand", "roce": "RoCE", "ethernet": "Ethernet"}
 class Found:
     """A host as it was found: what it is made of, its system and driver; `torch` is that of nodectl's environment.
 
-    `recorded` is the name of the recording that answers for a lab host's hardware, `others` the GPUs of other makers.
+    `recorded` is the name of the recording that answers for a lab host's hardware.
     """
 
     host: Host
@@ -76,7 +71,6 @@ class Found:
     cuda: str | None = None
     lab: bool = False
     recorded: str = ""
-    others: str = ""
 
     @property
     def driver(self) -> str | None:
@@ -127,15 +121,7 @@ def found(host: Host, recording: Recording) -> Found:
         installed.cuda,
         isinstance(lab, Lab),
         recorded,
-        "" if isinstance(lab, Lab) else _others(recording),
     )
-
-
-def _others(recording: Recording) -> str:
-    entry = recording.entries.get(_PCI.key)
-    rows = [line.split() for line in (entry.stdout if entry else "").splitlines()]
-    counts = Counter(_MAKERS.get(row[3], "") for row in rows if len(row) == 4)
-    return " + ".join(f"{count} x {maker} GPU on PCI" for maker, count in counts.items() if maker)
 
 
 def _switches_show(devices: Sequence[str]) -> bool:
@@ -284,8 +270,7 @@ def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
 
 def described(machine: Found) -> str:
     """Return what was found, on one line."""
-    none = f"no NVIDIA GPU ({machine.others})" if machine.others else "no GPU"
-    gpus = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else none
+    gpus = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else "no NVIDIA GPU"
     driver = f"driver {machine.driver}" if machine.driver else "no NVIDIA driver"
     recorded = f" (hardware recorded: {machine.recorded})" if machine.recorded else ""
     parts = [gpus, *([driver] if machine.seen.gpus else []), machine.fabric, machine.system]

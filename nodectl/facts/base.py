@@ -161,11 +161,9 @@ def text_fact(
 
 
 def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
-    """Return the entry of a command that ran to its end.
+    """Return the entry of a command that ran to its end; Absent if its tool is not installed, Unknown if it was cut.
 
-    Absent where its tool is not installed, Unknown where it was cut.
-
-    ParseError where its output ends within a line, which no tool's does that succeeded; not where it counts `in_part`.
+    ParseError if it succeeded and its output ends within a line; not where it counts `in_part`.
     """
     output = recording.entries.get(key)
     if output is None:
@@ -186,10 +184,7 @@ def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
 
 
 def output(recording: Recording, key: str, absent: str = "") -> str:
-    """Return the standard output of a command that succeeded; Unknown with its complaint if it failed.
-
-    With `absent`: Absent for this reason where the script says that the host has no such thing.
-    """
+    """Return the standard output of a command that succeeded; Absent for the reason `absent` if it exited NOT_THERE."""
     done = entry(recording, key)
     if absent and done.exit_status == NOT_THERE:
         raise AbsentError(absent)
@@ -242,10 +237,7 @@ def parsed(recording: Recording, key: str, parser: Callable[[str], T], *, in_par
 
 
 def whole_lines(text: str) -> str:
-    """Return the text without a last line that no newline ends.
-
-    A tool that was stopped has left `x1` of `x16` there.
-    """
+    """Return the text without a last line that no newline ends: of a tool that was stopped it is half a line."""
     return text[: text.rfind("\n") + 1] or text
 
 
@@ -288,10 +280,7 @@ def tool(done: Entry) -> str:
 
 
 def variable(host: Host, name: str, default: str) -> str:
-    """Return a text among the host's variables.
-
-    `default` without one, or for a template, which is Ansible's to render.
-    """
+    """Return a text among the host's variables; `default` without one, or for a template, which Ansible renders."""
     value = host.variables.get(name)
     return value if isinstance(value, str) and value and "{{" not in value else default
 

@@ -53,10 +53,7 @@ def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
 def facts_for(
     sysctl_keys: Sequence[str] = (), *, root: bool = True, occasions: Sequence[Occasion] = ("always",)
 ) -> tuple[Fact[Any], ...]:
-    """Return the facts of these occasions.
-
-    The kernel settings with those that a tuning sets, `root`: those that need it.
-    """
+    """Return the facts of these occasions, kernel settings with `sysctl_keys`; without `root` those without sudo."""
     from nodectl.facts.settings import sysctl_fact
 
     return tuple(

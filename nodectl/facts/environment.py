@@ -128,10 +128,7 @@ LAUNCHER_FACT = Fact(
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsBuild:
-    """One build: from what it was made (`note`), the libnccl that it loads, and how a run of it ended where it could.
-
-    `run_error` is empty if the run ended well, None if there was no GPU to run on.
-    """
+    """One build: its `note`, the libnccl that it loads, and how a run ended; None without a GPU to run on."""
 
     program: str
     note: Mapping[str, str]

@@ -30,10 +30,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class JobAddress:
-    """The address and interface that a job would use; empty texts if there is none, `network` in CIDR form.
-
-    `interfaces` are all that have an address which other hosts can reach.
-    """
+    """The address, network in CIDR form and interface that a job would use, and all interfaces that others reach."""
 
     address: str
     network: str
@@ -64,7 +61,7 @@ class JobVenv:
     """Versions in the launcher's environment, empty if there is none; `engine` is that of --engine.
 
     The engine is only looked for if it is asked for. `cuda` is what torch is built for, `none` where it is built
-    without. `dead` is the Python that its torchrun names and that is not there, as in an environment that was moved.
+    without.
     """
 
     python: str
@@ -72,7 +69,6 @@ class JobVenv:
     nccl: str
     engine: str = ""
     cuda: str = ""
-    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +117,9 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """Jobs of nodectl whose supervisor lives on the host: this login's, and those of others with the login."""
+    """Jobs of nodectl whose supervisor lives on the host, of any login."""
 
     ids: tuple[str, ...]
-    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,7 @@ _MARK = "/etc/nodectl-lab"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A host of a lab: what it shares with the machine, so that no value of those is taken for its own.
-
-    `recorded` names the recording that answers for its hardware; empty if it is not dressed in one.
-    """
+    """A host of a lab: what it shares with the machine, and the recording that answers for its hardware."""
 
     lab: str
     shared: tuple[str, ...]

@@ -209,10 +209,7 @@ _ON = re.compile(r"\b([0-7]):on\b")
 
 @dataclass(frozen=True, slots=True)
 class InterfaceFlow:
-    """Priorities with PFC; those with ECN as the one who is told (`notifies`) and the one who slows down (`reacts`).
-
-    None if neither driver nor tool tells.
-    """
+    """Priorities with PFC and with ECN, as notified (`notifies`) and slowing (`reacts`); None if not told."""
 
     pfc: tuple[int, ...] | None = None
     notifies: tuple[int, ...] | None = None

@@ -163,10 +163,7 @@ NVIDIA_REPOSITORY_FACT = text_fact(
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A driver's `version` that DKMS builds, and how many `modules` it built for the running kernel.
-
-    `log` is the end of a build that failed.
-    """
+    """A driver's `version` of DKMS, the `modules` that it built for this kernel, the end of a failed build's log."""
 
     version: str
     modules: int

@@ -153,10 +153,7 @@ class Memory:
 
     @property
     def installed_gib(self) -> int:
-        """Return what the modules hold, in GiB.
-
-        Firmware and kernel keep a little, and modules come in steps of 16 GiB.
-        """
+        """Return the modules' GiB: firmware and kernel keep a little, and modules come in steps of 16 GiB."""
         return -(-self.total_mib // (16 * 1024)) * 16
 
 

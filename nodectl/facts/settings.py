@@ -30,10 +30,7 @@ SYSCTL_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Sysctl:
-    """One kernel setting; `value` None if this kernel view has none, `fixed` says why it cannot be set here.
-
-    `unknown`: no kernel of this version has it, so far as can be told.
-    """
+    """One kernel setting; `value` None if there is none, `fixed`: why it cannot be set, `unknown`: to any kernel."""
 
     key: str
     value: str | None

@@ -291,10 +291,7 @@ _LINES = re.compile(r"glibc (?P<glibc>[\d.]*)\nzone (?P<zone>\S*)\noffset (?P<of
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """Things of the distribution that programs find beside the kernel: the C library and the time zone.
-
-    `glibc` is None if the C library is another one; `time_zone` a name of the tz database, else the offset.
-    """
+    """The C library, None if it is not glibc, and the time zone: a name of the tz database, else the offset."""
 
     glibc: str | None
     time_zone: str

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from collections.abc import Sequence
 
-from nodectl.common.resources import table
-from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 
 TORCHRUN, DEEPSPEED, ACCELERATE, COMMAND = "torchrun", "deepspeed", "accelerate", "command"
 NAMES = (TORCHRUN, DEEPSPEED, ACCELERATE, COMMAND)
-
-
-@dataclass(frozen=True, slots=True)
-class Launcher:
-    """A launcher's options in front of the script, with underscores: without a value, with one, and those of nodectl.
-
-    `closed`: options that stand nowhere here are refused; else they are taken for one of a newer version.
-    """
-
-    flags: frozenset[str]
-    valued: frozenset[str]
-    ours: Mapping[str, str]
-    closed: bool
-
-
-@cache
-def _launcher(engine: str) -> Launcher | None:
-    tables = table(Path(__file__).with_suffix(".yml"))
-    if engine not in (DEEPSPEED, ACCELERATE):
-        return None
-    row, says = tables[engine], tables["says"]
-    ours = {option: says[why] for why, options in row["ours"].items() for option in options}
-    return Launcher(frozenset(row["flags"]), frozenset(row["valued"]), ours, row["closed"])
+# deepspeed/launcher/launch.py and runner.py, accelerate/commands/launch.py; with underscores
+_OURS = {
+    DEEPSPEED: frozenset(
+        (
+            *("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus"),
+            *("--num_accelerators", "--master_addr", "--master_port", "--node_rank", "--world_info", "--launcher"),
+            *("--launcher_args", "--no_ssh", "--ssh_port", "--force_multi", "--elastic_training", "--save_pid"),
+        )
+    ),
+    ACCELERATE: frozenset(
+        (
+            *("--num_processes", "--num_machines", "--machine_rank", "--main_process_ip", "--main_process_port"),
+            *("--deepspeed_hostfile", "--mpirun_hostfile", "--same_network", "--rdzv_backend", "--rdzv_conf"),
+            *("--deepspeed_multinode_launcher", "--max_restarts", "--monitor_interval", "--log_dir", "--tee"),
+        )
+    ),
+}
 
 
 def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -45,33 +34,28 @@ def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
             f"--engine {engine} needs a command to start",
             f"say it behind `--`: nodectl launch --engine {engine} -- ARGV",
         )
-    launcher = _launcher(engine)
-    at = 0 if launcher is None else _script_at(engine, launcher, argv)
+    at = 0 if engine == COMMAND else _script_at(engine, argv)
     if not argv[at]:
         raise UsageError(f"--engine {engine}: an empty word names no program")
     return argv[at], tuple(argv[at + 1 :])
 
 
-def _script_at(engine: str, launcher: Launcher, argv: Sequence[str]) -> int:
-    at = 0
-    while at < len(argv) and argv[at].startswith("-"):
-        name, equals, _ = argv[at].partition("=")
-        option = name if not name.startswith("--") else "--" + name[2:].replace("-", "_")
-        if option in launcher.ours:
-            raise UsageError(f"--engine {engine}: {name} is not for ARGV", launcher.ours[option])
-        options = launcher.flags | launcher.valued
-        if launcher.closed and option not in options:
+def _script_at(engine: str, argv: Sequence[str]) -> int:
+    """Return the place of the script or the module, behind the launcher's own options."""
+    for at, word in enumerate(argv):
+        name = word.partition("=")[0]
+        if name[:2] + name[2:].replace("-", "_") in _OURS[engine]:
             raise UsageError(
-                f"--engine {engine}: its launcher has no option {name}",
-                f"{meant(option, options)}the script's own options stand behind the script",
+                f"--engine {engine}: {name} is not for ARGV",
+                "--limit says the hosts, --nproc-per-node the ranks; nodectl sets addresses, ports and logs itself",
             )
-        at += 1 if equals or option in launcher.flags else 2
-    if at >= len(argv):
-        raise UsageError(
-            f"--engine {engine}: it needs a script, and there is none in {' '.join(argv)}",
-            "its options come first, then the script",
-        )
-    return at
+        before = argv[at - 1] if at else ""
+        if word.endswith(".py") or word.startswith("workload:") or before in ("--module", "-m", "--no_python"):
+            return at
+    raise UsageError(
+        f"--engine {engine}: it needs a script (.py), and there is none in {' '.join(argv)}",
+        "its options come first, then the script, or --module and its name",
+    )
 
 
 def of_module(engine: str, module: str, args: Sequence[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import queue
 import re
 import threading
@@ -30,7 +29,6 @@ _SILENT_S = 6.0  # a follower sends something every 2 s at least
 _LAST_CHANCE_S = 4.0  # patience with hosts that were silent when the last other host ended: all may have been frozen
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
-_STEADY_S = 10.0  # a connection that lasts this long counts as restored
 _MOST_FRAMES = 32
 
 
@@ -115,30 +113,29 @@ def follow(
 
 
 def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterator[Event]:
-    heard = _Heard(names)
+    heard_s = dict.fromkeys(names, time.monotonic())
     running, troubled = set(names), set[str]()
     while running:
         try:
             message = messages.get(timeout=0.5)
         except queue.Empty:  # no reader has anything more to report
             for host in running - troubled:
-                if time.monotonic() - heard.at_s[host] > _SILENT_S:
+                if time.monotonic() - heard_s[host] > _SILENT_S:
                     troubled.add(host)
                     yield Trouble(host, f"silent for {_SILENT_S:g} s")
-            if running <= troubled and _is_over(heard.at_s, running, patience_s):
+            if running <= troubled and _is_over(heard_s, running, patience_s):
                 return
             continue
         match message:
             case _Sign(host, ended=True):
-                heard.note(host)
+                heard_s[host] = time.monotonic()
                 running.discard(host)
             case [Line(host), *_] | Dropped(host) | _Sign(host):
-                heard.note(host, progress=not isinstance(message, _Sign))
+                heard_s[host] = time.monotonic()
                 if host in troubled:
                     troubled.discard(host)
                     yield Back(host)
             case Trouble(host):
-                heard.note_trouble(host)
                 if host not in troubled:
                     troubled.add(host)
                     yield message
@@ -146,27 +143,6 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
             yield from message
         elif isinstance(message, Dropped):
             yield message
-
-
-class _Heard:
-    """Records when each host was last heard; connections that keep breaking without any output do not count."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.at_s = dict.fromkeys(names, time.monotonic())
-        self._begun: dict[str, tuple[float, float]] = {}  # of its connection: since when, and when it was heard before
-
-    def note(self, host: str, *, progress: bool = False) -> None:
-        """Record that a host was heard; `progress`: more than a sign of life."""
-        now_s = time.monotonic()
-        begun_s, before_s = self._begun.get(host, (now_s, self.at_s[host]))
-        self._begun[host] = -math.inf if progress else begun_s, before_s
-        self.at_s[host] = now_s
-
-    def note_trouble(self, host: str) -> None:
-        """Record that a host's connection or its program there broke off."""
-        begun_s, before_s = self._begun.pop(host, (-math.inf, 0.0))
-        if time.monotonic() - begun_s < _STEADY_S:
-            self.at_s[host] = before_s
 
 
 def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:

@@ -20,7 +20,7 @@ from nodectl.payload.jobs.job_id import PLAN_VERSION
 
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
-HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
+HOST, NONE = NIC_BINDINGS = ("host", "none")
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
@@ -39,15 +39,13 @@ _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 class PlanHost:
     """A host of the job in rank order; `interface` is empty if the launcher is to choose.
 
-    `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose. `venv` is its
-    environment if that is not the plan's.
+    `ib_hca` is its NCCL_IB_HCA, empty where NCCL is to choose. `venv` is its environment if that is not the plan's.
     """
 
     name: str
     address: str
     interface: str = ""
     ib_hca: str = ""
-    gpu_hcas: tuple[str, ...] = ()
     venv: str = ""
 
 

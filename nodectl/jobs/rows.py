@@ -76,6 +76,7 @@ class HelperRow(TypedDict):
     state: Line
     command: Line
     call: Line
+    stack: list[Line]
 
 
 class LivingRow(TypedDict):

@@ -31,10 +31,7 @@ def write_files(
     host_keys: Mapping[str, str],
     profiles: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Inventory, known_hosts and ssh_config of a lab whose hosts have `host_keys` (name → public line).
-
-    `profiles` are those of hosts that are dressed in a recording, by kind.
-    """
+    """Write inventory, known_hosts and ssh_config of a lab; `host_keys` are public lines, both by host."""
     folder.known_hosts.write_text(
         "".join(f"{_known_line(host, host_keys[host.name])}\n" for host in state.hosts), encoding="utf-8"
     )

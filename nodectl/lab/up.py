@@ -72,10 +72,7 @@ class HostPlan:
 
 
 def up(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None = None) -> LabState:
-    """Return the lab of that spec, made or found as it is; UsageError where another one is up.
-
-    `wardrobe` is what its hosts are dressed in, where the spec names a recording.
-    """
+    """Return the lab of that spec, dressed in `wardrobe`, made or found as it is; UsageError if another one is up."""
     if sys.platform != "linux":
         raise LabError("a lab needs Linux, whose namespaces its hosts are", "on a Linux machine, or in a virtual one")
     present = folder.read()
@@ -295,11 +292,7 @@ def _require(spec: LabSpec) -> None:
 
 
 def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
-    """Turn this process, the first of its PID namespace, into `plan`'s sshd.
-
-    Writes READY to `ready` when its namespaces stand, else what went wrong; then waits for GO on `go`, or ends with
-    the launcher.
-    """
+    """Turn this process, the first of its PID namespace, into `plan`'s sshd; tell `ready`, and wait for GO on `go`."""
     try:
         _let_go_of_the_operator(keep=(ready, go))
         _isolate(plan)

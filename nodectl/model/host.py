@@ -7,10 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host of the inventory.
-
-    `address` is `ansible_host` rendered, else the name; `port` and `user` are None if the inventory is silent.
-    """
+    """One host of the inventory; `address` is `ansible_host` rendered, else the name; `port`, `user` None if silent."""
 
     name: str
     address: str

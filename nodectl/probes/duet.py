@@ -54,10 +54,10 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     listening = serving.events.wait("listening", LISTEN_S)
     if listening is None:
         return Played(no_server=_no_server(serving))
-    played = Played()
     asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
     asked += ["--bind", client.address] if duet.bind else []
-    asking = Background(transport, client.host, duet.module, asked, duet.deadline_s, played.events)
+    asking = Background(transport, client.host, duet.module, asked, duet.deadline_s)
+    played = Played(asking.events)
     while asking.done is None and not _is_lost(serving):
         played.events.wait("end", _POLL_S)
     if asking.done is None:

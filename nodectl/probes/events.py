@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nodectl.common import bounded_json
@@ -25,11 +25,10 @@ _REMEDIES = {signal.SIGKILL: "the kernel does so where memory is short: see its 
 class Events:
     """Collects the events of one run, 16 MiB at most; give `add` to Transport.run as `on_output`."""
 
-    def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(self) -> None:
         self.all: list[Event] = []
         # the moment of the monotonic clock at which it said something last
         self.heard_at = 0.0
-        self._on_event = on_event
         self._noise = b""
         self._left_bytes = KEPT_BYTES
         self._reader = Reader(self._add_noise)
@@ -97,8 +96,6 @@ class Events:
             with self._arrived:
                 self.all.append(event)
                 self._arrived.notify_all()
-            if self._on_event:
-                self._on_event(event)
 
 
 def run_program(
@@ -130,14 +127,20 @@ class Background:
         module: str,
         args: Sequence[str],
         timeout_s: float | None,
-        events: Events | None = None,
+        python: str | None = None,
+        stdin: bytes | None = None,
     ) -> None:
-        self.host, self.events = host, events or Events()
+        self.host, self.events = host, Events()
         self.done: CommandResult | None = None
 
         def run() -> None:
             try:
-                self.done, _ = run_program(transport, host, module, args, timeout_s=timeout_s, events=self.events)
+                self.done, _ = run_program(
+                    transport, host, module, args, timeout_s=timeout_s, python=python, stdin=stdin, events=self.events
+                )
+            except Exception as error:  # who waits for it must hear of it, or would wait for ever
+                reason = f"{type(error).__name__}: {error}"
+                self.done = CommandResult(host.name, (), Outcome.UNREACHABLE, None, "", "", 0.0, reason)
             finally:
                 self.events.end()
 

@@ -129,8 +129,7 @@ def _downloaded(
     packages = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
     fetched = {name: url for name, url in packages.items() if not url.startswith("file:")}
     _refuse_cuda(fetched, source)
-    amount = f"{counted(len(fetched), 'package')}{_size_text(fetched.values())}"
-    note(f"downloading {amount} to {wheels}, kept for the next run")
+    note(f"downloading {counted(len(fetched), 'package')} to {wheels}, kept for the next run")
     partial = wheels.with_name("wheels.partial")
     shutil.rmtree(partial, ignore_errors=True)
     _run([*pip, "download", "--quiet", "--dest", str(partial), *tags, *source, *requirements])
@@ -184,19 +183,6 @@ def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
             "make PyTorch's CPU index reachable, or put a CPU wheel where pip finds it (find-links), "
             "or set NODECTL_ALLOW_CUDA_WHEELS=1",
         )
-
-
-def _size_text(urls: Iterable[str]) -> str:
-    """`, 219 MB` where all sizes can be told, else nothing."""
-    total = 0
-    for url in urls:
-        request = urllib.request.Request(url, method="HEAD")  # noqa: S310  # pip chose it
-        try:
-            with urllib.request.urlopen(request, timeout=_PROBE_S) as answer:  # noqa: S310
-                total += int(answer.headers["Content-Length"])
-        except (urllib.error.URLError, OSError, ValueError, TypeError):
-            return ""
-    return f", {total / 1e6:.0f} MB"
 
 
 def _copy_uv(target: Path) -> None:

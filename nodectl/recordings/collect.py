@@ -45,10 +45,7 @@ class _Answer:
 def read_frames(
     host: str, data: bytes, commands: Mapping[str, Command], nonce: str, *, asked: float, heard: float
 ) -> Recording:
-    """Return what the collector printed as a recording; `asked` and `heard` are our clock around its first line.
-
-    ParseError if it did not start, or ended before its last frame.
-    """
+    """Return the collector's output as a recording; ParseError if it did not start, or broke off."""
     head = _HEAD.search(data)
     if head is None:
         raise ParseError("the collector did not start: is the login shell's output clean, and sh there?")
@@ -237,10 +234,7 @@ def new_nonce() -> str:
 
 
 def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Recording | CommandResult:
-    """Run `commands` on `host` in one round trip; the failed result if it could not be asked.
-
-    Three where it lacks a program that one of them needs: that is sent, and asked then.
-    """
+    """Run `commands` on `host` in one round trip, three if a program must be sent; the failed result if that fails."""
     answer = _collected(transport, host, commands)
     if not isinstance(answer, Recording):
         return answer

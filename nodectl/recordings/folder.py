@@ -99,10 +99,7 @@ def _content(file: int, limit: int) -> bytes | None:
 
 
 def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
-    """Return the recording of one host's folder, of these keys and the site's own checks, or of all that it holds.
-
-    ParseError if the folder or its index cannot be read; what is not there is not in the entries.
-    """
+    """Return a host's recording: these keys and the site's own checks, or all; ParseError if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

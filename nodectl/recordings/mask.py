@@ -269,10 +269,7 @@ class Template:
         return cls({key: tuple(_gaps(text, words)) for key, text in texts.items()})
 
     def filled(self, name: str) -> dict[str, str]:
-        """Return the texts of the machine `name`: always the same ones.
-
-        Those of `node7` and `node8` share no address.
-        """
+        """Return the texts of the machine `name`, always the same; `node7` and `node8` share no address."""
         key = hashlib.sha256(name.encode()).digest()
         counted = re.search(r"[0-9]{1,9}$", name)
         made = Pseudonyms(key, int(counted[0] if counted else key[:4].hex(), 10 if counted else 16) % _TAILS)

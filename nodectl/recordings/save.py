@@ -100,10 +100,7 @@ def _profiles(host: Host, *, masked: bool) -> dict[str, str]:
 
 
 def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bool = False) -> None:
-    """Make the folder, or take one that holds a recording already; `profiles` are the hosts' profile names.
-
-    UsageError if it is something else, or where masked and plain hosts would come to lie side by side.
-    """
+    """Make the folder, or take one that holds a recording; UsageError for another, or if masked and plain would mix."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = [child.name for child in path.iterdir()]
     about = read_about(path) if names else {}

@@ -77,10 +77,7 @@ Source = LiveSource | ReplaySource
 
 
 def replay_source(fleet: RecordedFleet, limit: str | None, inventory: Sequence[Host] | None = None) -> ReplaySource:
-    """Return the recording's own hosts, or the `inventory`'s.
-
-    Where a variable is silent, the recording's profiles count.
-    """
+    """Return the recording's own hosts, or the `inventory`'s with the recording's profiles where it is silent."""
     if inventory is None:
         names = select(tuple(fleet.hosts), limit)
         hosts = [Host(name, name, variables=_variables(fleet, name)) for name in names]

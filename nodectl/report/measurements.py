@@ -17,24 +17,16 @@ from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
 from nodectl.report.table import aligned, fitted
 
 LEGEND = "* measured again: the later value"
-_LEAST_HOSTS = 3
-# of the cells: a ring of many hosts is no matrix
-_LEAST_FILLED = 0.5
 
 
 def matrix(one: Series, width: int) -> str:
     """Senders down, receivers across, a cell a path; empty if it is no matrix, or wider than `width`."""
     hosts = one.hosts
-    cells = {tuple(member.hosts): member for member in one.members if len(member.hosts) == 2}
-    possible = len(hosts) * (len(hosts) - 1)
-    both_ways = any(member.direction for member in one.members)
-    if len(hosts) < _LEAST_HOSTS or len(cells) < len(one.members):
-        return ""
-    if len(cells) < _LEAST_FILLED * (possible if both_ways else possible / 2):
+    if not one.is_matrix():
         return ""
     value, unit = readable(one.median, one.unit.name)
     factor = value / one.median if one.median else 1.0
-    texts = {place: _cell(one, member, factor) for place, member in cells.items()}
+    texts = {tuple(member.hosts): _cell(one, member, factor) for member in one.members}
     rows = [
         (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
         for sender in hosts

@@ -13,6 +13,9 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 KindOf = Callable[[str], MeasurementKind]
 # a condition of what was measured a second time: suspects, and healthy ones beside them
 AGAIN = "again"
+_LEAST_HOSTS = 3
+# of the cells: a ring of many hosts is no matrix
+_LEAST_FILLED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,12 @@ class Series:
     def is_alike(self) -> bool:
         """Return whether all members read the same."""
         return len({self.unit.short(member.value) for member in self.members}) == 1
+
+    def is_matrix(self) -> bool:
+        """Return whether its members are pairs of three hosts or more, and enough of all pairs: a ring is not."""
+        pairs, hosts = {tuple(member.hosts) for member in self.members if len(member.hosts) == 2}, len(self.hosts)
+        possible = hosts * (hosts - 1) / (1 if any(member.direction for member in self.members) else 2)
+        return len(pairs) == len(self.members) and hosts >= _LEAST_HOSTS and len(pairs) >= _LEAST_FILLED * possible
 
     def worst(self, most: int) -> list[Measurement]:
         """Return the worst first; of values that are neither better nor worse those furthest from the median."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -59,17 +58,12 @@ _MARK = "  <--"
 
 def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False) -> str:
     """Return a trial's text, its outcome last; with `everything` each path and host, not only the worst."""
-    names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     judged_by = "" if trial.judge_by == "speed" else f", judged by {trial.judge_by}"
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}{judged_by}, {state}",
         *([verdicts_table(trial.verdicts, width, everything=everything)] if trial.verdicts else []),
-        "\n".join(
-            line
-            for summary in trial.summaries
-            for line in summary_lines(summary, trial.baseline, names, everything=everything)
-        ),
+        "\n".join(line for summary in trial.summaries for line in summary_lines(summary, trial.baseline)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -128,49 +122,20 @@ def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
     )
 
 
-def summary_lines(summary: Summary, baseline: str, names: Names, *, everything: bool = False) -> list[str]:
-    """Return what became of one profile, with the worst regressions, and with `everything` each."""
-    most = sys.maxsize if everything else _MOST_SINGLE
+def summary_lines(summary: Summary, baseline: str) -> list[str]:
+    """Return what became of one profile, and why some things have no figure; the table has the others."""
     meaning = {
         Outcome.BETTER: "is better, and nowhere worse",
         Outcome.NOISE: "makes no difference that can be told from noise",
         Outcome.WORSE: "is WORSE somewhere",
         Outcome.UNKNOWN: "is undecided",
     }[summary.verdict]
-    lines = [f"{summary.profile} against {baseline}: {summary.verdict}: {meaning}"]
-    undecided = [verdict for verdict in summary.undecided if verdict not in summary.regressions]
-    for word, verdicts in (
-        ("worse", _worst(summary.regressions)),
-        ("better", summary.wins if summary.regressions else ()),
-        ("undecided", undecided),
-    ):
-        texts = _each_told(verdicts, names, everything=everything)
-        lines += [f"  {word}: {text}" for text in texts[:most]]
-        lines += [f"  {word}: {len(texts) - most} more: --all"] if len(texts) > most else []
-    return lines
-
-
-def _each_told(verdicts: Sequence[Verdict], names: Names, *, everything: bool) -> list[str]:
-    """Each verdict; of several that have no figure for one reason their number, unless `everything` is asked for."""
-    alike = Counter((verdict.probe, verdict.reason) for verdict in verdicts if verdict.gain_percent is None)
-    texts = [
-        _told(verdict, names)
-        if everything or verdict.gain_percent is not None or alike[verdict.probe, verdict.reason] == 1
-        else f"{verdict.probe}, {alike[verdict.probe, verdict.reason]} paths, hosts or sizes: {verdict.reason}"
-        for verdict in verdicts
+    without = dict.fromkeys((*summary.regressions, *summary.undecided))
+    reasons = Counter(f"{verdict.probe}: {verdict.reason}" for verdict in without if verdict.gain_percent is None)
+    return [
+        f"{summary.profile} against {baseline}: {summary.verdict}: {meaning}",
+        *(f"  {reason}" + (f" ({number} times)" if number > 1 else "") for reason, number in reasons.items()),
     ]
-    return list(dict.fromkeys(texts))
-
-
-def _told(verdict: Verdict, names: Names) -> str:
-    subject = names.short(verdict.probe, verdict.subject)
-    where = " ".join(
-        filter(None, [verdict.probe, subject, format_size(verdict.size_bytes) if verdict.size_bytes else ""])
-    )
-    if verdict.gain_percent is None:
-        return f"{where}: {verdict.reason}"
-    failed = f", failed {counted(verdict.failed_candidate, 'time')}" if verdict.failed_candidate else ""
-    return f"{where} {verdict.gain_percent:+.1f} %{failed}"
 
 
 def trials_table(trials: Sequence[Trial], width: int = _COLUMNS) -> str:

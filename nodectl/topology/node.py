@@ -272,10 +272,7 @@ def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
 def assign(
     gpus: Sequence[str], devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, GpuNic]:
-    """Return the NIC of each GPU: its closest one that the fewest others use; `devices` has each NIC's port devices.
-
-    GPUs near a NIC choose before those far from all, and those with less choice before those with more.
-    """
+    """Return the NIC of each GPU: its closest one that the fewest others use; GPUs with little choice come first."""
     closest = {gpu: _closest(gpu, devices, links) for gpu in gpus}
     order = [gpu for gpu in gpus if closest[gpu]]
     order.sort(key=lambda gpu: (closeness(between(links, gpu, closest[gpu][0])), len(closest[gpu])))

@@ -60,6 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
                 raise AnsibleError(f"{host} says {name} '{str(wanted[name])[:40]}': nothing was locked or installed")
         if wanted["wheel"]:
             wanted["requirements"] = _needs_of(Path(wanted["wheel"]))
+            result["wheel_digest"] = hashlib.sha256(Path(wanted["wheel"]).read_bytes()).hexdigest()
         result.update(changed=False, requirements=wanted["requirements"], lock="", locked=[], pins=[])
         if not wanted["folder"] or not wanted["controller_uv"] or wanted["wheelhouse"].startswith("/"):
             return result

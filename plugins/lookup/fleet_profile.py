@@ -49,7 +49,6 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
         """One dictionary; AnsibleError with the reason and the remedy in one line."""
-        # here, not above: run_identity, which comes first, says where Ansible's Python has no nodectl
         from uv import find_uv_bin
 
         from nodectl.common.bounded_json import plain_value

@@ -24,14 +24,12 @@ _raw:
 """
 
 import os
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 
@@ -56,13 +54,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
     """Known on the controller alone."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
-        """One dictionary; AnsibleError where Ansible's Python has no nodectl, without which no play can go on."""
-        try:
-            from nodectl import __version__ as version
-            from nodectl.common.process import operator
-        except ImportError as error:
-            raise AnsibleError(
-                f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "
-                "or run ansible-playbook from the environment that holds nodectl"
-            ) from None
+        """One dictionary."""
+        from nodectl import __version__ as version
+        from nodectl.common.process import operator
+
         return [{"run": os.environ.get("NODECTL_RUN") or own_name(), "by": operator(), "nodectl": version}]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference, read_text, write_text
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
     Commands = list[list[str]]
     Run = Callable[[list[str]], tuple[int, str, str]]
 
-# options of the modules that also have a boot do it; the texts are left out where they only look
+# options of the modules that also have a boot do it; the text is left out where they only look
 ARGUMENTS = {
     **{name: {"type": "path", "required": True} for name in ("program", "settings", "unit")},
-    **{name: {"type": "str", "default": ""} for name in ("program_text", "unit_text")},
+    "unit_text": {"type": "str", "default": ""},
     "state": {"type": "str", "choices": ["look", "set"], "required": True},
     "trial": {"type": "str", "default": ""},
 }
@@ -40,6 +40,11 @@ def runner(module: AnsibleModule) -> Run:
         return status, out, err
 
     return run
+
+
+def program_of(source: Any) -> str:
+    """Return a module that was sent along with this one as a program of its own."""
+    return "#!/usr/bin/python3\n" + str(source.__loader__.get_source(source.__name__))
 
 
 def set_all(

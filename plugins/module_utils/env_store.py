@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,27 +20,15 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
 # whatever begins so is unfinished, and goes with the next run
 PARTIAL = ".partial-"
-_WAIT_S = 1800.0
-
-
-class BusyError(Exception):
-    """Another run is making an environment here."""
 
 
 @contextlib.contextmanager
 def alone(store: Path) -> Iterator[None]:
-    """One run at a time; a killed one lets go by itself, and one whose controller was killed is waited for."""
+    """One run at a time; the kernel ends the lock of a killed one."""
     store.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, deadline = os.open(store, os.O_RDONLY), time.monotonic() + _WAIT_S
+    handle = os.open(store, os.O_RDONLY)
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise BusyError(f"another run has been working in {store} for {_WAIT_S:.0f} s") from None
-                time.sleep(0.5)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

@@ -51,10 +51,10 @@ def look(path: str) -> Entry:
 
 
 def look_tree(path: str) -> Entry:
-    """Return a big folder by the names in it; its inode tells it again where it was moved."""
+    """Return a big folder by the names in it."""
     entry = look(path)
     if entry["kind"] == "dir":
-        entry.update(names=sorted(os.listdir(path)), inode=os.lstat(path).st_ino)
+        entry["names"] = sorted(os.listdir(path))
     return entry
 
 

@@ -24,35 +24,9 @@ UNKNOWN, LATER, HIDDEN = "unknown", "later", "hidden"
 # only the first network namespace has it; others use its limits without a file that shows them
 FIRST_NAMESPACE = "net.core.netdev_max_backlog"
 
-# what brings the keys that begin so; `nf_conntrack` puts its own into a folder that is there without it
-_BROUGHT_BY = {
-    "dev.cdrom.": "cdrom",
-    "dev.ipmi.": "ipmi_poweroff",
-    "dev.parport.": "parport",
-    "dev.raid.": "md_mod",
-    "fs.binfmt_misc.": "binfmt_misc",
-    "fs.cachefiles.": "cachefiles",
-    "fs.fuse.": "fuse",
-    "fs.nfs.": "nfs",
-    "fs.xfs.": "xfs",
-    "fscache.": "fscache",
-    "lnet.": "lnet",
-    "net.bridge.": "br_netfilter",
-    "net.dccp.": "dccp",
-    "net.ipv4.vs.": "ip_vs",
-    "net.ipv6.": "ipv6",
-    "net.iw_cm.": "iw_cm",
-    "net.mpls.": "mpls_router",
-    "net.rdma_ucm.": "rdma_ucm",
-    "net.rds.": "rds",
-    "net.rxrpc.": "rxrpc",
-    "net.sctp.": "sctp",
-    "net.smc.": "smc",
-    "net.tipc.": "tipc",
-    "sunrpc.": "sunrpc",
-}
+# a module or an interface brings folders below these; `nf_conntrack` puts its keys into a folder that exists without it
+_AREAS = ("abi", "crypto", "debug", "dev", "fs", "fscache", "kernel", "lnet", "net", "sunrpc", "user", "vm", "xen")
 _CONNTRACK = re.compile(r"net\.(netfilter\.nf_conntrack_\w+|nf_conntrack_max)$")
-_INTERFACE = re.compile(r"net\.ipv[46]\.(?:conf|neigh)\.(.+)\.\w+$")
 # Linux 6.18, /proc/sys/net of the first namespace against that of a new one
 _OF_FIRST_NAMESPACE = re.compile(
     r"net\.core\.(bpf_jit_\w+|busy_(poll|read)|default_qdisc|dev_weight\w*|devconf_inherit_init_net"
@@ -135,17 +109,14 @@ def absence(key: str, folder: bool, first_namespace: bool) -> tuple[str, str]:
 
     `folder`: the folder is there that would hold it. `first_namespace`: FIRST_NAMESPACE is there.
     """
-    dotted = proc_path(key).replace("/", ".")
-    interface = _INTERFACE.match(dotted)
-    if interface and not folder and interface.group(1) not in ("all", "default"):
-        return LATER, f"the interface {interface.group(1)} is not there yet"
+    path = proc_path(key)
+    dotted = path.replace("/", ".")
     if _CONNTRACK.match(dotted):
         return LATER, "the module nf_conntrack is not loaded"
-    module = next((name for prefix, name in _BROUGHT_BY.items() if dotted.startswith(prefix)), "")
-    if module and not folder:
-        return LATER, f"the module {module} is not loaded"
     if _OF_CONFIGURATION.match(dotted):
         return HIDDEN, "this kernel is built without it"
     if not first_namespace and _OF_FIRST_NAMESPACE.match(dotted):
         return HIDDEN, "only the machine's own network namespace has it"
+    if not folder and path.partition("/")[0] in _AREAS:
+        return LATER, f"the kernel has no /proc/sys/{os.path.dirname(path)}: its module or interface is missing"
     return UNKNOWN, "this kernel has no such setting"

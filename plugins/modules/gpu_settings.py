@@ -112,7 +112,7 @@ def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], tria
     )
     boots = useful and systemd_runs()
     files = {
-        params["program"]: (params["program_text"] if boots else "", 0o755),
+        params["program"]: (boot_service.program_of(gpu_hw) if boots else "", 0o755),
         params["settings"]: (json.dumps(wanted, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
         params["unit"]: (params["unit_text"] if boots else "", 0o644),
     }

@@ -141,7 +141,7 @@ def set_all(module: AnsibleModule, nics: Interfaces, trial: Trial | None) -> Non
     boots = bool(nics.names) and systemd_runs()
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n" if nics.names else ""
     files = {
-        params["program"]: (params["program_text"] if boots else "", 0o755),
+        params["program"]: (boot_service.program_of(nic_hw) if boots else "", 0o755),
         params["settings"]: (text, 0o644),
         params["unit"]: (params["unit_text"] if boots else "", 0o644),
     }

@@ -165,6 +165,7 @@ def look(root: str) -> dict[str, Any]:
         "container": container(root),
         "secure_boot": secure_boot(root),
         "booted_at": booted_at(root),
+        "nr_open": read_or(os.path.join(root, "proc/sys/fs/nr_open")).strip(),
     }
 
 

@@ -50,8 +50,6 @@ def shown(way: Restore) -> dict[str, Any]:
     for change in changes:
         if change.get("conflict"):
             warnings.append("%s was changed since: that version is kept in %s" % (change["subject"], folder))
-        for path in change.get("theirs", ()):
-            warnings.append("nodectl did not make %s as it is: it is moved to %s" % (path, folder))
     driver = sorted(key for key, why in kept.items() if why == "driver")
     if driver:
         warnings.append("packages of the GPU driver stay (--packages takes them back): %s" % ", ".join(driver))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,11 @@ class Pinned:
             name for name in self.params["absent"] if self.packages.get(name, {}).get("state") in ("installed", *BROKEN)
         ]
         plan = self.plan(choice, gone) if choice or gone else []
+        if lost := self.unrestorable(plan):
+            self.module.warn(
+                f"{os.uname().nodename}: {self.params['check']}: no repository has {', '.join(lost)} any more: a "
+                "rollback cannot restore it"
+            )
         hold = self.unheld(plan)
         if not self.module.check_mode:
             self.apply(choice, gone)
@@ -188,6 +194,12 @@ class Pinned:
             reason = "; ".join(wrong)
             self.module.fail_json(msg=f"{self.params['check']}: refused to install {pins}: {reason}", plan=steps)
         return steps
+
+    def unrestorable(self, plan: Steps) -> list[str]:
+        """Return packages that the plan replaces or removes, in a version that no repository has."""
+        replaced = {step["name"].partition(":")[0]: step["before"] for step in plan if step["before"]}
+        offers = self.system.offers(sorted(replaced)) if replaced else {}
+        return [f"{name} {version}" for name, version in replaced.items() if version not in offers.get(name, ())]
 
     def no_driver(self, name: str, version: str) -> bool:
         """Return whether it is no part of a GPU driver."""

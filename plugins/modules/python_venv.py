@@ -198,8 +198,8 @@ def main() -> None:
         gone = make(module)
     except python_lock.LockError as error:
         module.fail_json(msg=f"{error}\n(packages come from {module.params['wheelhouse'] or module.params['index']})")
-    except (store_of.BusyError, OSError) as error:
-        module.fail_json(msg=f"{error}; run again when it has ended, or look at {module.params['store']}")
+    except OSError as error:
+        module.fail_json(msg=f"{error}; look at {module.params['store']}")
     after = look(module)
     if not after["complete"]:
         module.fail_json(msg=f"the environment lacks {' '.join(after['missing'])}", **after)

@@ -23,7 +23,7 @@ DENIED = Unread("unknown", "`dmesg -r` needs root, and sudo wants a password: se
 BOOT = "6d1f6bb4-1a5c-4c58-9d0c-5d1d4f6f0a11"
 NOW = 1_000_000.0
 # what every host has, read from its variables with care
-GIVEN = ("nodectl_nics", "mounts", "nodectl_health")
+GIVEN = ("nodectl_nics", "mounts", "nodectl_health", "site_checks")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.check}-{self.status}"
+
+
+def quiet(facts: Mapping[str, object], wanted: Resolved | None = None, *, checks: str) -> list[Case]:
+    """Rows of a host with which each of these checks is content."""
+    return [Case(check, "ok", facts, wanted) for check in checks.split()]
 
 
 class Facts(dict[str, Any]):

@@ -9,7 +9,8 @@ import pytest
 from nodectl.checks.catalogue import checks, modules, values
 from nodectl.checks.check import Judgement
 from nodectl.checks.gpu.rules import GpuJudgement
-from tests.checks.table import Case, missing, verify
+from nodectl.model.status import Status
+from tests.checks.table import UNREAD, Case, dgx, found, missing, verify
 
 # what the tests of these hold without a table
 ELSEWHERE = {
@@ -36,17 +37,16 @@ def cases_in(value: object) -> Iterator[Case]:
 
 def tables() -> list[Case]:
     """Return the rows of all test modules of this folder, each once."""
-    found: dict[int, Case] = {}
+    rows: dict[int, Case] = {}
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.stem != "test_cases":
             module = importlib.import_module(f"tests.checks.{path.stem}")
-            found |= {id(case): case for case in cases_in(list(vars(module).values()))}
-    return [case for case in found.values() if case.check in checks()]
+            rows |= {id(case): case for case in cases_in(list(vars(module).values()))}
+    return [case for case in rows.values() if case.check in checks()]
 
 
-CASES = tables()
 HOMES = {
-    check.id: module
+    check.id: (module, judgement)
     for module in modules()
     for judgement in values(module)
     if isinstance(judgement, Judgement)
@@ -54,16 +54,32 @@ HOMES = {
 }
 
 
+def unread(cases: Iterable[Case]) -> Iterator[Case]:
+    """Yield a row for each check that none has unknown: its fact could not be read, with a profile or without."""
+    told = {case.check for case in cases if case.status == "unknown"}
+    tabled = {HOMES[case.check][0] for case in cases}
+    for check, (module, judgement) in HOMES.items():
+        for wanted in (None, dgx()) if module in tabled and judgement.reads and check not in told else ():
+            case = Case(check, "unknown", {judgement.reads[0]: UNREAD}, wanted)
+            if any(each.check == check and each.status is Status.UNKNOWN for each in found(module, case)):
+                yield case
+                break
+
+
+TABLES = tables()
+CASES = [*TABLES, *unread(TABLES)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_case(case: Case) -> None:
-    verify(HOMES[case.check], case)
+    verify(HOMES[case.check][0], case)
 
 
 def lacking(cases: Iterable[Case]) -> dict[str, str]:
     """Return what is missing of each check in the modules that have tables."""
     by_home: dict[object, list[Case]] = {}
     for case in cases:
-        by_home.setdefault(HOMES[case.check], []).append(case)
+        by_home.setdefault(HOMES[case.check][0], []).append(case)
     lines = (line for module, rows in by_home.items() for line in missing(module, rows))  # type: ignore[arg-type]
     split = (line.partition(": ") for line in lines)
     return {check: lack for check, _, lack in split if check in HOMES}

@@ -8,7 +8,7 @@ from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.gpu_services import DcgmHealth
 from nodectl.facts.rdma import Pkeys
 from nodectl.facts.storage import Array, Drive, Drives, Raid
-from tests.checks.table import UNREAD, Case
+from tests.checks.table import Case
 from tests.lab.recorded_host import findings
 
 # the table's clock shows 1970-01-12
@@ -38,7 +38,6 @@ CASES = [
         Case("raid", "failed", array("inactive")),
         Case("raid", "warning", array(working=1), action="replace"),
         Case("raid", "warning", array(working=1, busy="recovery 3.0%"), action="none"),
-        Case("raid", "unknown", {"raid": UNREAD}),
         Case("drive_health", "ok", drive(passed=True, critical_warning=0, used_percent=89, media_errors=99)),
         Case("drive_health", "failed", drive(passed=False), action="replace", subject=NAME),
         Case("drive_health", "failed", drive(passed=False, critical_warning=8), action="replace"),
@@ -48,7 +47,6 @@ CASES = [
         Case("drive_health", "warning", drive(unreadable_sectors=1), action="none"),
         Case("drive_health", "warning", drive(media_errors=100), action="none"),
         Case("drive_health", "unknown", {"drives": Drives((), (NAME,))}, subject=NAME),
-        Case("drive_health", "unknown", {"drives": UNREAD}),
     ],
     *[
         Case("bmc_log", "ok", logged((NEW, "Presence detected"))),
@@ -57,22 +55,18 @@ CASES = [
         Case("bmc_log", "failed", logged((NEW, "Uncorrectable ECC")), action="drain"),
         Case("bmc_log", "failed", logged(("", "Failure detected")), action="drain"),
         Case("bmc_log", "warning", logged((NEW, "Upper Non-critical going high")), action="none"),
-        Case("bmc_log", "unknown", {"bmc_log": UNREAD}),
     ],
     *[
         Case("ib_pkey", "ok", {"pkeys": Pkeys({"mlx5_0/1": ("0xffff", "0x0012")})}),
         Case("ib_pkey", "failed", {"pkeys": Pkeys({"mlx5_0/1": ("0x7fff",)})}, subject="mlx5_0/1"),
-        Case("ib_pkey", "unknown", {"pkeys": UNREAD}),
     ],
     *[
         Case("dcgm_health", "ok", {"dcgm_health": DcgmHealth("Healthy", ())}),
         Case("dcgm_health", "warning", {"dcgm_health": DcgmHealth("Warning", ("PCIe replays",))}, action="none"),
         Case("dcgm_health", "failed", {"dcgm_health": DcgmHealth("Failure", ("GPU 3",))}, action="drain"),
-        Case("dcgm_health", "unknown", {"dcgm_health": UNREAD}),
         Case("dcgm_health", "nothing", {"dcgm_health": DcgmHealth("", ())}),
         Case("dcgm_watches", "warning", {"dcgm_health": DcgmHealth("", ())}, action="none"),
         Case("dcgm_watches", "ok", {"dcgm_health": DcgmHealth("Warning", ("PCIe replays",))}),
-        Case("dcgm_watches", "unknown", {"dcgm_health": UNREAD}),
     ],
 ]
 

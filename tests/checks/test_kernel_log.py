@@ -3,7 +3,7 @@
 from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.look import Lab
 from nodectl.facts.parsers.linux.dmesg import parse_dmesg
-from tests.checks.table import UNREAD, Case, found
+from tests.checks.table import Case, found
 
 QUIET = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
 OOM = "[ 99.1] Out of memory: Killed process 812 (python3) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB\n"
@@ -21,11 +21,9 @@ def log(text: str) -> dict[str, object]:
 CASES = [
     Case("oom", "ok", log("")),
     Case("oom", "warning", log(OOM), action="restart job"),
-    Case("oom", "unknown", {"kernel_events": UNREAD}),
     Case("machine_check", "ok", log(OOM)),
     Case("machine_check", "warning", log(MCE), action="drain"),
     Case("machine_check", "failed", log(MCE + LOST), action="drain"),
-    Case("machine_check", "unknown", {"kernel_events": UNREAD}),
 ]
 
 

@@ -10,7 +10,7 @@ from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.board import Pcie
 from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.linux.kernel_messages import kernel_messages, message_of
-from tests.checks.table import UNREAD, Case, found
+from tests.checks.table import Case, found
 from tests.lab.recorded_faults import RECORDED_FAULTS
 
 BOOT = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
@@ -27,7 +27,6 @@ CASES = [
     Case("kernel_message", "failed", log(RESET), subject="nvme_reset", action="drain"),
     Case("kernel_message", "ok", log(*[CORRECTED] * 49)),
     Case("kernel_message", "warning", log(*[CORRECTED] * 50), subject="aer_corrected"),
-    Case("kernel_message", "unknown", {"kernel_events": UNREAD}),
 ]
 
 

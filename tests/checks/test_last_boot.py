@@ -9,7 +9,7 @@ import pytest
 
 from nodectl.checks.kernel import last_boot
 from nodectl.facts.last_boot import LastBoot
-from tests.checks.table import NOW, UNREAD, Case, found
+from tests.checks.table import NOW, Case, found
 from tests.facts.recorded import fact
 
 
@@ -29,7 +29,6 @@ BOOT = [
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "volatile")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "denied")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "slow")}),
-    Case("unclean_boot", "unknown", {"last_boot": UNREAD}),
 ]
 
 

@@ -59,17 +59,14 @@ CASES = [
     Case("nic_errors", "ok", pair(), before=BEFORE),
     Case("nic_errors", "warning", pair(counters={"rx_errors": 6}), before=BEFORE, subject="ens2 rx_errors"),
     Case("nic_errors", "ok", pair(counters={"rx_errors": 4}), before=BEFORE),
-    Case("nic_errors", "unknown", NOT_TOLD),
     Case("nic_flaps", "ok", pair(counters={"tx_carrier_changes": 100})),
     Case("nic_flaps", "ok", pair(counters={"tx_carrier_changes": 6}), before=BEFORE),
     Case("nic_flaps", "warning", pair(counters={"tx_carrier_changes": 8}), before=BEFORE, subject="ens2"),
     Case("nic_flaps", "failed", pair(counters={"tx_carrier_changes": 8}), variables=TWO, before=BEFORE, action="drain"),
-    Case("nic_flaps", "unknown", NOT_TOLD),
     Case("bond", "ok", bond()),
     Case("bond", "warning", bond(carrier=False, state="down", speed_mbit=None)),
     Case("bond", "warning", bond(speed_mbit=10_000)),
     Case("bond", "warning", bond(master=None)),
-    Case("bond", "unknown", NOT_TOLD),
     Case("bond", "nothing", pair()),
 ]
 

@@ -50,7 +50,6 @@ CASES = [
     Case("cpu_offline", "ok", cpu()),
     Case("cpu_offline", "warning", cpu(online="0-3,8-255")),
     Case("cpu_offline", "unknown", cpu(online=None)),
-    Case("cpu_offline", "unknown", {"cpu": UNREAD}),
     Case("memory_balance", "ok", numa(64000, 63000)),
     Case("memory_balance", "warning", numa(64000, 32000)),
     Case("memory_balance", "ok", GRACE_HOPPER),
@@ -63,7 +62,6 @@ CASES = [
     Case("memory_available", "ok", {"memory": Memory(4096, 500, 0, 64, huge_pages_mib=3000)}),
     Case("memory_available", "warning", {"memory": Memory(4096, 400, 0, 64)}),
     Case("memory_available", "unknown", {"memory": Memory(4096, None, 0, 64)}),
-    Case("memory_available", "unknown", {"memory": UNREAD}),
 ]
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import Sysctl, UnitLimits
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, plain
+from tests.checks.table import ABSENT, Case, dgx, plain
 
 
 def systemd(*failed: str, **named: Unit) -> dict[str, object]:
@@ -28,7 +28,6 @@ UPGRADES = {"unattended-upgrades": Unit("unattended-upgrades", "loaded", "active
 CASES = [
     Case("failed_units", "ok", systemd()),
     Case("failed_units", "warning", systemd("fwupd.service"), subject="fwupd.service"),
-    Case("failed_units", "unknown", {"units": UNREAD}),
     Case("failed_units", "nothing", {"units": ABSENT}),
     Case("unit_stopped", "ok", systemd(slurmd=RUNNING, docker=OFF)),
     Case("unit_stopped", "warning", systemd(slurmd=CRASHED), subject="slurmd"),
@@ -41,11 +40,9 @@ CASES = [
         {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), own_clock=False)},
     ),
     Case("unit_stopped", "ok", systemd(docker=replace(OFF, name="docker"))),
-    Case("unit_stopped", "unknown", {"units": UNREAD}),
     Case("automatic_upgrades", "ok", systemd(), dgx()),
     Case("automatic_upgrades", "ok", systemd(**UPGRADES), plain()),
     Case("automatic_upgrades", "warning", systemd(**UPGRADES), dgx()),
-    Case("automatic_upgrades", "unknown", {"units": UNREAD}, dgx()),
     Case("unit_limits", "ok", limits(), plain()),
     Case("unit_limits", "warning", limits("8388608"), plain(), subject="memlock"),
     Case("unit_limits", "warning", limits(nofile="1024"), plain(), subject="nofile"),
@@ -60,7 +57,6 @@ CASES = [
     Case("unit_limits", "nothing", {"unit_limits": ABSENT}, plain()),
     Case("remove_ipc", "ok", limits()),
     Case("remove_ipc", "warning", limits(remove_ipc=True)),
-    Case("remove_ipc", "unknown", {"unit_limits": UNREAD}),
 ]
 SLURM = [
     Case("slurm_state", "ok", node("IDLE")),
@@ -68,6 +64,5 @@ SLURM = [
     Case("slurm_state", "warning", node("IDLE", "DRAIN")),
     Case("slurm_state", "failed", node("DOWN")),
     Case("slurm_state", "failed", node("IDLE", responding=False)),
-    Case("slurm_state", "unknown", {"slurm": UNREAD}),
     Case("slurm_state", "nothing", {"slurm": ABSENT}),
 ]

@@ -58,9 +58,8 @@ class Controller:
         package: bool = False,
         env: Mapping[str, str] | None = None,
         limit_s: float = 600,
-        input: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """`package`: nodectl is in this Ansible's Python, too; `input` is typed where a password is asked for."""
+        """`package`: nodectl is in this Ansible's Python, too."""
         more = {"PYTHONPATH": str(self.collections.parent / "package")} if package else {}
         return subprocess.run(
             [str(self.bin / argv[0]), *argv[1:]],
@@ -70,7 +69,7 @@ class Controller:
             text=True,
             check=False,
             timeout=limit_s,
-            input=input,
+            stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
 

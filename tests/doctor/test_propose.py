@@ -53,12 +53,6 @@ def test_gpus_without_a_driver_are_found_on_the_bus() -> None:
     assert proposal.stack not in ("cpu", "none")
 
 
-def test_other_makers_gpus_are_named() -> None:
-    rows = "0000:03:00.0 0x120000 0x740c 0x1002\n0000:04:00.0 0x120000 0x740c 0x1002\n"
-    beside = seen("rtx4090-3", lspci_acs=GONE, pci_nvidia=entry(rows), **WITHOUT_DRIVER)
-    assert described(beside).startswith("no NVIDIA GPU (2 x AMD GPU on PCI), ")
-
-
 def test_bridges_on_the_bus_tell_boards_from_cards() -> None:
     gpus = [f"0000:{number:02x}:00.0 0x030200 0x2330" for number in range(8)]
     rows = "\n".join([*gpus, "0000:f0:00.0 0x068000 0x22a3"])

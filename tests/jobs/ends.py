@@ -1,4 +1,4 @@
-"""Thirty ways in which an attempt ends, each with what a job with `--restarts 5` makes of it.
+"""Ways in which an attempt ends, each with what a job with `--restarts 5` makes of it.
 
 Bodies and acts are those of `deaths.py` where it has them. NCCL's and CUDA's own texts need GPUs: they are recorded.
 """
@@ -51,8 +51,7 @@ class End:
         return self.script or TRAIN.replace("steps, dies_at", f"{beside}steps, dies_at", 1).replace(_DIES, body)
 
 
-_SURE, _TWICE, _GOES_ON = 1, 2, 2
-_AGAIN = f"in the same way, at step {AT_STEP} again"
+_SURE, _GOES_ON = 1, 2
 _BY_NAME = {case.name: case for case in deaths.DEATHS}
 
 
@@ -62,24 +61,6 @@ def _as(name: str, death: str, starts: int, why: str, times: int = 0) -> End:
     return End(name, starts, why, case.body, times, case.act, script=case.script, args=case.args or End.args)
 
 
-# in the same group at each attempt: what is eaten there is the same batch
-_SAME_BATCH = """
-group = '/run/groups/memory/nodectl-test-batch'
-os.makedirs(group, exist_ok=True)
-open(group + '/memory.limit_in_bytes', 'w').write(str(700 << 20))
-open(group + '/cgroup.procs', 'w').write(str(os.getpid()))
-kept = []
-while True:
-    kept.append(bytearray(16 << 20))
-"""
-_NO_RIGHT = "os.setegid(65534)\nos.seteuid(65534)\nopen('/root/.ssh/authorized_keys')"
-_NO_STORE = "dist.TCPStore('127.0.0.1', 29997, is_master=False, timeout=timedelta(seconds=3))"
-_REFUSED = "import socket; socket.create_connection(('127.0.0.1', 29996))"
-_NCCL_REMOTE = (
-    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a"
-    " network error, NCCL version 2.27.3\\nncclRemoteError: A call failed possibly due to a network error or a remote"
-    " process exiting prematurely."
-)
 _FLAKY = "import os, sys\nif os.environ['NODECTL_ATTEMPT'] == '1' and os.environ['RANK'] == '1':\n    sys.exit(1)\n"
 
 
@@ -106,7 +87,6 @@ def _xid(number: int, text: str) -> Callable[[Lab, str], None]:
 
 _GPU_GONE = _BY_NAME["an_xid_recorded"].body
 _SIGKILL = _BY_NAME["sigkill_from_outside"].act
-_SIGTERM = _BY_NAME["sigterm_from_outside"].act
 _LINK = _BY_NAME["a_host_gone"].act
 
 STOPS = [
@@ -114,34 +94,12 @@ STOPS = [
     End("syntax_error", _SURE, "SyntaxError", script="def broken(:\n"),
     _as("disk_full", "a_full_disk", _SURE, "disk_full"),
     _as("bad_argument", "a_bad_argument", _SURE, "argument"),
-    _as("missing_file", "missing_data", _TWICE, _AGAIN),
-    End("shape_mismatch", _TWICE, _AGAIN, "torch.ones(3, 4) @ torch.ones(3, 4)"),
-    End("same_place_other_numbers", _TWICE, _AGAIN, "raise ValueError(f'bad value {time.time()}')"),
-    _as("nan_at_the_same_step", "a_loss_that_is_no_number", _TWICE, _AGAIN),
-    End("assertion", _TWICE, _AGAIN, "assert rank == 0, 'labels out of range'"),
-    End("host_memory_same_batch", _TWICE, "host_out_of_memory", _SAME_BATCH),
-    _as("gpu_memory_recorded", "a_gpus_memory_recorded", _TWICE, _AGAIN),
-    End("permission_denied", _TWICE, _AGAIN, _NO_RIGHT),
-    _as("loader_worker_killed", "a_loader_worker_killed", _TWICE, _AGAIN),
-    _as("port_in_use", "a_port_that_is_taken", _TWICE, _AGAIN),
-    End("missing_checkpoint", _TWICE, _AGAIN, "torch.load('/data/step-7.pt')"),
-    _as("segfault_same_place", "a_crash_in_native_code", _TWICE, _AGAIN),
-    End("silent_exit_17", _TWICE, _AGAIN, "os._exit(17)"),
-    _as("exit_0_of_one_rank", "exit_0_inside_a_collective", _TWICE, "left_early"),
 ]
 GOES_ON = [
     End("host_lost", _GOES_ON, act=_kill_all, spare=True, times=1, body="time.sleep(600)"),
     End("link_dropped", _GOES_ON, act=_LINK, spare=True, times=1, body="time.sleep(600)"),
     End("sigkill_from_outside", _GOES_ON, act=_SIGKILL, times=1, body="time.sleep(600)"),
-    End("sigterm_from_outside", _GOES_ON, act=_SIGTERM, times=1, body="time.sleep(600)"),
-    End("xid_that_a_reset_mends_recorded", _GOES_ON, "", _GPU_GONE, 1, _xid(62, "Internal micro-controller halt")),
     End("gpu_off_the_bus_recorded", _GOES_ON, "", _GPU_GONE, 1, _xid(79, "GPU has fallen off the bus."), spare=True),
-    End("rendezvous_time_out_once", _GOES_ON, "", _NO_STORE, 1),
-    End("network_flake", _GOES_ON, "", _REFUSED, 1),
-    End("stale_file_once", _GOES_ON, "", "import errno; raise OSError(errno.ESTALE, 'Stale file handle')", 1),
-    End("io_error_twice", 3, "", "import errno; raise OSError(errno.EIO, 'Input/output error')", 2),
     End("preemption", _GOES_ON, act=_end_supervisor, spare=True, times=1, body="time.sleep(600)"),
-    End("nccl_remote_error_recorded", _GOES_ON, "", f"raise RuntimeError('{_NCCL_REMOTE}')", 1),
     End("flaky_first_start", _GOES_ON, script=_FLAKY + TRAIN),
-    End("unknown_exit_once", _GOES_ON, "", "os._exit(17)", 1),
 ]

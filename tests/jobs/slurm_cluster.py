@@ -43,8 +43,6 @@ SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 KillWait=3
 SlurmdTimeout=3600
-HealthCheckProgram=/opt/nodectl/bin/nodectl-slurm-health
-HealthCheckInterval=5
 NodeName={nodes} CPUs=2 RealMemory=1000 State=UNKNOWN
 PartitionName=train Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -58,8 +56,6 @@ mv /etc/slurm/munge.key /etc/munge/munge.key
 chmod 700 {_PRIVATE}
 chmod 600 /etc/munge/munge.key
 chown -R root:root {_PRIVATE} /run/munge
-printf '#!/bin/sh\\n' > /opt/nodectl/bin/nodectl-slurm-health
-chmod 755 /opt/nodectl/bin/nodectl-slurm-health
 mount --bind /srv/nodectl/@SHARE@ {SHARED}
 mount -o remount,bind,rw {SHARED}
 munged --force >/var/log/munged.start 2>&1 </dev/null

@@ -59,7 +59,7 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     made = plan()
     assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
     assert (made.nproc_per_node, made.world_size) == (8, 16)
-    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": (), "venv": ""}
+    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "venv": ""}
     assert made.document()["hosts"][1] == host
 
 

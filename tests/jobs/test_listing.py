@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.jobs import listing
-from nodectl.jobs.listing import Listing, Report, merge
+from nodectl.jobs.listing import Report, merge
 from nodectl.jobs.nodes import Answers, rows_of
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
@@ -168,13 +167,6 @@ def test_what_preflight_found_and_was_let_pass_is_shown() -> None:
     passed.document["plan"]["skipped"] = [line]
     job = merge([passed], {})
     assert f"\nskipped   {line}\n" in job_text(job) and job_document(job)["skipped"] == [line]
-
-
-@pytest.mark.parametrize("wanted", ["", "2", "2026112"])
-def test_a_word_too_short_names_no_job_though_there_is_only_one(wanted: str) -> None:
-    job = merge([report(0, "running")], {})
-    with pytest.raises(UsageError, match="too short for the beginning of a job's id"):
-        Listing((job,), {}, 1).find(wanted)
 
 
 def without_plan(host: str, state: str, rank: int | None, problem: str = "its plan.json is empty") -> Report:

@@ -168,7 +168,6 @@ def test_a_fault_on_one_host_is_found_there(
     assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "launch_hostname" else "node03"}
 
 
-# in brackets, as its own shell has the pattern in its command line
 def nic(name: str, address: str, speed: int | None) -> Nic:
     return Nic(name, "UP", 9000, None, (address,), speed, carrier=True)
 

@@ -122,24 +122,6 @@ def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path
     assert last_loss(hosts.output(hosts.hosts[0])) == undisturbed(hosts.script, tmp_path / "alone", 40)
 
 
-def test_a_spare_takes_over_for_a_host_whose_link_is_cut(hosts: Hosts, tmp_path: Path) -> None:
-    first, cut, spare = hosts.hosts[:3]
-    hosts.nodectl(*hosts.argv(3, ["--spares", "1", "--detach"], ["60", "-1", "0.3"]))
-    hosts.wait(lambda: "step 5 loss" in hosts.output(first), "it did not come to step 5")
-    name = hosts.lab.status["name"]
-    hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
-    try:
-        job = hosts.wait_ended("last")
-        assert job["state"] == "finished", job
-        assert (job["attempt"], job["nodes"]) == (2, [first, spare])
-        assert last_loss(hosts.output(first)) == undisturbed(hosts.script, tmp_path / "alone", 60)
-        assert "up at 0" not in hosts.output(spare)
-    finally:
-        hosts.nodectl("lab", "heal", "--name", name)
-    healed = hosts.job("last")
-    assert (healed["state"], healed["host_states"][cut]) == ("finished", "cut off"), healed
-
-
 def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place(hosts: Hosts) -> None:
     hosts.script.write_text("import os\nos.write(1, b'was here\\n')\nraise SystemExit(3)\n")
     broken = hosts.hosts[0]

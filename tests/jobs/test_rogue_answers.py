@@ -12,12 +12,9 @@ from click.testing import CliRunner, Result
 
 from nodectl.cli.root import cli as nodectl
 from nodectl.errors import NodectlError
-from nodectl.jobs.hang import look_at
-from nodectl.jobs.pulse import Watch, stalls
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import encode
-from nodectl.report.jobs import look_document, look_text, watch_document, watch_text
 
 JOB = "20261124-040000-ab12"
 CALL = {"collective": "gloo:all_reduce", "number": 3, "sizes": "[[8]]", "types": "Float", "state": "started"}
@@ -183,41 +180,3 @@ def test_control_characters_of_a_sane_answer_are_spelled_out_and_lines_stay_line
     shown = sane(cli("list"), 0)
     assert [line for line in shown.splitlines() if line.startswith("2026")] == shown.splitlines()[-1:]
     sane(cli("show", JOB), 0)
-
-
-EXAMINED = {
-    "ranks": [{"rank": 0, "state": "S", "stack": ["/c/t.py:1 f"], "moved": False, "cpu": 0.1,
-               "output_age_s": 1.0, "store": ["[::1]:29500"]}],
-    "network": {"network in": 5}, "ras": "", "xids": [], "flight": {"0": {"groups": GROUPS}},
-    "gpus": [{"index": 0.0, "use_percent": 1.0, "power_w": None, "limit_w": 300.0}],
-}  # fmt: skip
-PULSE = {
-    "id": JOB, "state": "running", "attempt": 1, "alive": True, "output_age_s": 1.0, "step": 1, "total": 2,
-    "network": {"in_bytes": 1, "out_bytes": 2}, "rdma": None, "gpus": EXAMINED["gpus"], "time_s": 5.0,
-}  # fmt: skip
-LOGGED = {"text": "x\n", "file": "y", "offset": 3, "rank": 1}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_no_value_of_the_other_answers_raises(fleet: Fleet, what: str) -> None:
-    hosts: Any = [Host(name, name) for name in "ab"]
-    nobody: Any = None
-    wrong = WRONG[what]
-    for change in mutations(EXAMINED):
-        fleet.says["examine"] = {"a": [change(wrong)], "b": [EXAMINED]}
-        look = look_at(nobody, hosts, JOB, 1)
-        assert look_text(look) and look_document(look)
-    for change in mutations(PULSE):
-        fleet.says["pulse"] = {"a": [change(wrong)], "b": [PULSE]}
-        watch = Watch(nobody, hosts, JOB, 1)
-        watch.look()
-        pulses = watch.look()
-        assert "b " in watch_text(JOB, pulses, stalls(pulses, quiet_s=0.5, waits_s=1.0))
-        assert watch_document(JOB, pulses, []) and pulses[1].state == "running"
-
-
-@pytest.mark.parametrize("what", ["text", "missing"])
-def test_no_frame_of_the_output_ends_its_reading(fleet: Fleet, what: str) -> None:
-    for change in mutations(LOGGED):
-        fleet.says[JOB] = {"a": [change(WRONG[what]), 7]}
-        assert "hello" in sane(cli("logs", JOB))

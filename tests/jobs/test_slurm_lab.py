@@ -1,14 +1,11 @@
-"""A real Slurm on three lab hosts: exported batch scripts, and health that drains a node."""
+"""A real Slurm on three lab hosts: exported batch scripts."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +19,6 @@ from tests.jobs.slurm_cluster import SHARED, SlurmCluster, slurm_on
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LAUNCHER, _VENV = "/opt/nodectl/bin/nodectl-launch", "/opt/nodectl/venv"
 # what torchrun does, without torch: the ranks of this node, their lines marked, the first failure ends the others
 _TORCHRUN = """\
@@ -64,9 +60,6 @@ _TORCH = {
     ),
     f"{_SITE}/torch/distributed/elastic/agent/server/api.py": "class SimpleElasticAgent:\n    _exit_barrier = None\n",
 }
-# a look of a node judges by what it should be: without, it could not be told
-_PROFILES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "none", "nodectl_tuning": "stock"}
-_LOOK = "/opt/nodectl/bin/look-once"
 _SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
 _WORK = f"{SHARED}/work"
 
@@ -185,97 +178,3 @@ def test_scancel_leaves_nothing_of_an_exported_job(exported: Exported) -> None:
     wait_for_no_jobs(exported.cluster)
     left = [exported.cluster.ssh("ps ax | grep '[s]cript.py'; ls / | grep pwned", host) for host in range(3)]
     assert left == ["", "", ""]
-
-
-@pytest.fixture(scope="module")
-def tool(cluster: SlurmCluster, nodectl: Cli) -> Iterator[None]:
-    """nodectl itself on the hosts, where the health_timer role has it, and that role's program for Slurm."""
-    if cluster.ssh("python3 -c 'import sys; print(*sys.version_info[:2])'").split() != list(
-        map(str, sys.version_info[:2])
-    ):
-        pytest.skip("the hosts have another Python than this environment's packages are for")
-    share = Path(nodectl.env["XDG_CACHE_HOME"]) / "nodectl" / "lab-share"
-    folder = share / f"tool-{os.getpid()}"
-    try:
-        _link_tree(Path(pytest.__file__).resolve().parents[1], folder / "site")
-        for part in ("nodectl", "roles", "plugins", "playbooks", "meta"):
-            _link_tree(_ROOT / part, folder / part)
-        (folder / "ansible_collections" / "nodectl").mkdir(parents=True)
-        (folder / "ansible_collections" / "nodectl" / "fleet").symlink_to("../..")
-        place = f"/srv/nodectl/{folder.name}"
-        put(cluster, "/opt/nodectl/tool/bin/nodectl", "#!/bin/sh\nPYTHONDONTWRITEBYTECODE=1 "
-            f'PYTHONPATH={place}/site:{place} exec /usr/bin/python3 -m nodectl "$@"\n')  # fmt: skip
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    # bytecode goes along, or each look of each host compiles all of it; a name with a number behind it is half-written
-    shutil.copytree(source, target, copy_function=_link, symlinks=True, ignore=shutil.ignore_patterns("*.pyc.*"))
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-
-
-def role_program() -> str:
-    """The program as the health_timer role writes it."""
-    template = _ROOT / "roles/health_timer/templates/opt/nodectl/bin/nodectl-slurm-health.j2"
-    text = template.read_text()
-    for name, value in {
-        "{{ health_timer_tool }}": "/opt/nodectl/tool",
-        "{{ health_timer_inventory }}": "/etc/nodectl/health/inventory.json",
-        "{{ ' --resume' if health_timer_slurm_resume | bool else '' }}": " --resume",
-    }.items():
-        assert name in text
-        text = text.replace(name, value)
-    return text
-
-
-def wait_state(cluster: SlurmCluster, host: str, wanted: str) -> str:
-    """scontrol's line of the node, when its state has come to be the wanted one."""
-    until = time.monotonic() + 150
-    while f"State={wanted} " not in (line := cluster.ssh(f"scontrol --oneliner show node {host}")):
-        assert time.monotonic() < until, line
-        time.sleep(1)
-    return line
-
-
-@pytest.mark.slow
-def test_a_failing_check_drains_the_node_with_the_finding_and_its_mending_gives_it_back(
-    cluster: SlurmCluster, tool: None
-) -> None:
-    hosts = cluster.lab.hosts
-    data = '/da"ta $(touch /pwned)'
-    for number, host in enumerate(hosts):
-        inventory = {"ansible_connection": "local", "nodectl_health": {"mounts": [data]}, **_PROFILES}
-        text = json.dumps({"all": {"hosts": {host: inventory}}})
-        cluster.ssh(f"mkdir -p /etc/nodectl/health '{data}'; mount -t tmpfs data '{data}'", number)
-        argv = ["ssh", "-F", cluster.lab.ssh_config, host, "cat > /etc/nodectl/health/inventory.json"]
-        subprocess.run(argv, input=text, text=True, check=True, timeout=60)
-    assert cluster.ssh(f"scontrol update nodename={hosts[2]} state=drain reason='operator: a fan'") == ""
-    # slurmd has it from one of them only, since each look takes a second of a CPU; the others look when they are told
-    put(cluster, _LOOK, role_program())
-    look = "SLURMD_NODENAME={} " + f"{_LOOK}; echo $?"
-    said = cluster.ssh(look.format(hosts[1]), 1)
-    assert said.endswith("\n0"), said
-    for number in (1, 2):
-        cluster.ssh(f"umount '{data}'", number)
-    cluster.ssh(f"ln -sf {_LOOK} /opt/nodectl/bin/nodectl-slurm-health", 1)
-    line = wait_state(cluster, hosts[1], "IDLE+DRAIN")
-    assert "Reason=nodectl: mount /da'ta $(touch /pwned): not mounted [root@" in line
-    assert cluster.ssh("ls / | grep pwned", 1) == ""
-    assert cluster.ssh(look.format(hosts[0])).endswith("0")
-    assert "State=IDLE " in cluster.ssh(f"scontrol --oneliner show node {hosts[0]}")
-    by_hand = cluster.ssh(look.format(hosts[2]), 2)
-    assert f"{hosts[2]} is drained already: operator: a fan" in by_hand and "\n1\n" in by_hand, by_hand
-    for number in (1, 2):
-        cluster.ssh(f"mount -t tmpfs data '{data}'", number)
-    wait_state(cluster, hosts[1], "IDLE")
-    cluster.ssh(look.format(hosts[2]), 2)
-    assert "Reason=operator: a fan" in wait_state(cluster, hosts[2], "IDLE+DRAIN")
-    assert cluster.ssh(f"scontrol update nodename={hosts[2]} state=resume") == ""

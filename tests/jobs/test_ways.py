@@ -107,14 +107,8 @@ def test_an_engines_own_options_stand_in_front(engine: str, argv: str, script: s
     ("engine", "argv", "words", "remedy"),
     [
         ("deepspeed", "--hostfile h t.py", "--hostfile is not for ARGV", "--limit"),
-        (
-            "deepspeed",
-            "--bind_core_to_rank t.py",
-            "has no option --bind_core_to_rank",
-            "did you mean --bind_cores_to_rank",
-        ),
+        ("deepspeed", "--bind_cores_to_rank", "needs a script", "its options come first"),
         ("accelerate", "--num-processes 8 t.py", "--num-processes is not for ARGV", "--nproc-per-node"),
-        ("accelerate", "--cpu t.py", "--cpu is not for ARGV", "ACCELERATE_USE_CPU"),
         ("command", "", "needs a command to start", "--engine command -- ARGV"),
     ],
 )

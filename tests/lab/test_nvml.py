@@ -207,59 +207,6 @@ def test_a_sum_that_is_cut_is_no_sum(program: Path, tmp_path: Path) -> None:
     assert parse_nvidia_smi_q("\n".join(lines)).gpus[1].ecc_volatile_uncorrectable == 120
 
 
-SETTINGS = (
-    ("-pm 0", "PersistenceMode", "0"),
-    ("-pl 450", "PowerManagementLimit", "450000"),
-    ("-lgc 300,1200", "GpuLockedClocks", "300 1200"),
-    ("-rgc", "GpuLockedClocks", "0 0"),
-    ("-lmc 2619", "MemoryLockedClocks", "2619 2619"),
-    ("-rmc", "MemoryLockedClocks", "0 0"),
-    ("-ac 2619,345", "ApplicationsClock.0", "345"),
-    ("-rac", "ApplicationsClock.0", "1980"),
-    ("-mig 1", "MigMode", "1 1"),
-    ("-e 0", "EccMode", "1 0"),
-    ("-c 3", "ComputeMode", "3"),
-)
-
-
-@each_version
-def test_settings_reach_the_state_of_the_named_gpu_alone(program: Path, tmp_path: Path) -> None:
-    smi, _ = simulated(program, tmp_path, "2 x h100-80gb-hbm3")
-    before = smi.values(0)
-    for words, key, value in SETTINGS:
-        assert smi.run("-i", "1", *words.split()).returncode == 0
-        assert smi.values(1)[key] == value
-    assert smi.values(0) == before
-    query = "--query-gpu=persistence_mode,power.limit,mig.mode.current,ecc.mode.pending,compute_mode"
-    assert smi.run("-i", "1", query, "--format=csv,noheader,nounits").stdout == (
-        "Disabled, 450.00, Enabled, Disabled, Exclusive_Process\n"
-    )
-
-
-@each_version
-@pytest.mark.parametrize(
-    ("words", "line", "status", "reason"),
-    [
-        ("-pl 900", "- Unused 0", 2, "not a valid power limit"),
-        # nvidia-smi exits with 0 if the driver refuses
-        ("-pl 450", "0 SetPowerManagementLimit !3", 0, "not supported"),
-        ("-lgc 300,1200", "0 SetGpuLockedClocks !3", 0, "not supported"),
-        ("-ac 2619,99999", "- Unused 0", 0, "is not supported"),
-        ("-ac 1,1980", "- Unused 0", 0, "is not supported"),
-        ("-pm 0", "0 SetPersistenceMode !4", 4, "Permissions"),
-        ("-c 3", "0 Lost 1", 15, "lost"),
-    ],
-)
-def test_a_refused_setting_changes_nothing(
-    program: Path, words: str, line: str, status: int, reason: str, tmp_path: Path
-) -> None:
-    smi, _ = simulated(program, tmp_path, "1 x h100-80gb-hbm3")
-    smi.write(line)
-    before, done = smi.values(0), smi.run(*words.split())
-    assert (done.returncode, reason in done.stdout + done.stderr) == (status, True), done.stdout
-    assert smi.values(0) == before
-
-
 @each_version
 @pytest.mark.parametrize("kind", [name for name, fault in FAULTS.items() if fault.dressed])
 def test_each_fault_is_found_on_its_gpu_and_healed(program: Path, kind: str, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Fleet:
     python: str = sys.executable
     as_user: tuple[str, ...] = ()
     run: Path = RUN
-    jobs: list[str] = field(default_factory=list)
+    jobs: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def launcher(self) -> Path:
@@ -98,24 +98,20 @@ class Fleet:
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 
     def launch(self, script: str, args: Sequence[str] = (), *, start: Sequence[int] | None = None, **plan: Any) -> str:
-        """Start on all hosts; or receive on all, and start on those of `start`. `plan` replaces keys of the plan."""
+        """Start on all hosts, or those of `start`; `plan` replaces keys of the plan."""
         job_id = f"job-{secrets.token_hex(4)}"
-        package = self._package(job_id, script, args, plan)
-        self.jobs.append(job_id)
-        for rank in range(self.size):
-            command, before = ("start", _ENVIRONMENT + b"\n") if start is None else ("receive", b"")
-            done = self.ctl(rank, command, job_id, str(rank), stdin=before + package)
+        self.jobs[job_id] = self.package(job_id, script, args, plan)
+        for rank in range(self.size) if start is None else start:
+            done = self.start(rank, job_id)
             assert done.returncode == 0, done.stderr
-        for rank in start or ():
-            self.start(rank, job_id)
         return job_id
 
-    def start(self, rank: int, job_id: str) -> None:
-        """Start a received job on a host."""
-        done = self.ctl(rank, "start", job_id, stdin=_ENVIRONMENT)
-        assert done.returncode == 0, done.stderr
+    def start(self, rank: int, job_id: str) -> subprocess.CompletedProcess[bytes]:
+        """Start a job on a host."""
+        return self.ctl(rank, "start", job_id, str(rank), stdin=self.jobs[job_id])
 
-    def _package(self, job_id: str, script: str, args: Sequence[str], more: Mapping[str, Any]) -> bytes:
+    def package(self, job_id: str, script: str, args: Sequence[str], more: Mapping[str, Any]) -> bytes:
+        """What a start reads."""
         hosts = [
             {"name": f"host{rank}", "address": f"127.0.9.{rank + 1}", "interface": ""} for rank in range(self.size)
         ]
@@ -136,7 +132,7 @@ class Fleet:
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(data), 0o600
                 archive.addfile(entry, io.BytesIO(data))
-        return buffer.getvalue()
+        return _ENVIRONMENT + b"\n" + buffer.getvalue()
 
     def report(self, rank: int, job_id: str) -> dict[str, Any]:
         """What `jobs.control list` says there."""

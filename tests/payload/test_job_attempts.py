@@ -115,13 +115,7 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("first", "second", "follows"),
     [
-        (cause("script_error", "ValueError: step 7"), cause("script_error", "ValueError: step 9"), "twice in the"),
-        (cause("script_error", "KeyError: 'a'"), cause("data_missing", "no x"), ""),
         (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "does not mend it (disk_full"),
-        (cause("download_failed", "HTTP Error 429"), cause("download_failed", "HTTP Error 429"), ""),
-        (cause("hardware_io", "OSError: [Errno 5]"), cause("hardware_io", "OSError: [Errno 5]"), ""),
-        (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the"),
-        (cause("host_lost", "gone"), cause("script_error", "KeyError: 'a'"), ""),
         (cause("xid", "Xid 79"), cause("xid", "Xid 79"), ""),
         (KILLED, KILLED, ""),
         (cause("time_limit", "over"), cause("time_limit", "over"), "does not mend it (time_limit"),
@@ -130,9 +124,7 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
         (KILLED, {**cause("exit", "exit status 2"), "kind": "exit", "exit_status": 2}, "does not mend it (exit"),
     ],
 )
-def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
-    first: dict[str, Any], second: dict[str, Any], follows: str
-) -> None:
+def test_a_mistake_is_not_tried_again(first: dict[str, Any], second: dict[str, Any], follows: str) -> None:
     views = Views(beat(0), {1: beat(1, failure=first)}, rules=RULES._replace(restarts=5))
     views.after(20.0)
     again = Attempt(2, (0, 1))
@@ -140,19 +132,6 @@ def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
     views.ask(200.0)
     end = views.ask(220.0)
     assert isinstance(end, Over) == bool(follows) and (not isinstance(end, Over) or follows in end.why), end
-
-
-@pytest.mark.parametrize(("before", "step", "ends"), [(5, 7, True), (5, 500, False), (-1, 500, True), (5, -1, True)])
-def test_the_same_failure_at_a_later_step_is_not_the_same(before: int, step: int, ends: bool) -> None:
-    failure = cause("not_a_number", "loss is nan")
-    views = Views(beat(0, step=before), {1: beat(1, failure=failure)}, rules=RULES._replace(restarts=5))
-    views.after(20.0)
-    again = Attempt(2, (0, 1))
-    views.me, views.others = beat(0, attempt=again, step=step), {1: beat(1, attempt=again, failure=failure)}
-    views.ask(200.0)
-    end = views.ask(220.0)
-    assert isinstance(end, Over if ends else Attempt), end
-    assert not isinstance(end, Over) or (f"at step {step} again" in end.why) == (step >= 0)
 
 
 def test_a_spare_takes_the_place_of_a_host_whose_gpu_failed() -> None:
@@ -193,14 +172,6 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
         announced = "nodectl: attempt 2 on host0,host1,host2; the last one failed: host1, rank 3: killed by signal 9"
         assert announced in fleet.output(rank, job_id)
     assert processes_of(job_id) == []
-
-
-def test_an_exception_that_comes_again_ends_the_job_at_its_second_attempt(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os\nprint('step 7 loss 1.5')\nraise ValueError('shard', os.getpid())", restarts=5)
-    fleet.wait_settled(job_id)
-    state = fleet.report(0, job_id)["state"]
-    assert (state["state"], state["attempt"], len(state["attempts"])) == ("failed", 2, 1)
-    assert "it failed twice in the same way, at step 7 again" in state["no_restart"], state["no_restart"]
 
 
 def test_the_lost_host_is_the_one_that_most_others_lost_not_who_was_missed_first() -> None:
@@ -272,7 +243,7 @@ def test_a_spare_that_never_heard_the_lost_host_goes_on_from_the_shared_checkpoi
     state = fleet.report(1, job_id)["state"]
     for pid in (state["containment"]["outer"], state["pid"]):
         os.kill(pid, signal.SIGKILL)
-    fleet.start(2, job_id)
+    assert fleet.start(2, job_id).returncode == 0
     fleet.wait_settled(job_id)
     assert [fleet.report(rank, job_id)["state"]["state"] for rank in (0, 2)] == ["finished"] * 2
     assert fleet.report(0, job_id)["state"]["roster"] == [0, 2]

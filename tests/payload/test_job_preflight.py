@@ -16,8 +16,6 @@ from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
 from tests.payload.fleet import Fleet
 
-# of an environment, if no engine is asked for
-UNASKED = {"engine": "", "dead": ""}
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
@@ -45,7 +43,6 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "venv": "",
         "checkpoint_dir": "",
         "paths": [],
-        "project": "",
         "image": "",
         "engines": [],
         "engine": "",
@@ -81,28 +78,11 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
         "torch": "2.13.0+cpu",
         "nccl": "2.27.3",
         "cuda": "none",
-        **UNASKED,
+        "engine": "",
     }
     (packages / "torch" / "version.py").write_text("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
     assert look(tmp_path, venv=str(tmp_path / "venv"))["job_venv"]["cuda"] == "13.0"
     assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
-
-
-@pytest.mark.parametrize(
-    ("head", "dead"),
-    [
-        ("#!/absent/bin/python\n", "/absent/bin/python"),
-        ("#!/bin/sh\n'''exec' \"/absent place/python\" \"$0\" \"$@\"\n' '''\n", "/absent place/python"),
-        ("#!/bin/sh\n'''exec' /absent/python \"$0\" \"$@\"\n' '''\n", "/absent/python"),
-        ("#!/bin/sh\n'''exec' \"$(dirname -- \"$0\")\"/'python' \"$0\"\n' '''\n", ""),
-        ("#!/usr/bin/env python\n", ""),
-        (f"#!{sys.executable}\n", ""),
-    ],
-)
-def test_it_sees_that_an_environment_was_moved(tmp_path: Path, head: str, dead: str) -> None:
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    (tmp_path / "venv" / "bin" / "torchrun").write_text(f"{head}import torch\n")
-    assert look(tmp_path, venv=str(tmp_path / "venv"))["job_venv"]["dead"] == dead
 
 
 @pytest.mark.parametrize(
@@ -120,7 +100,7 @@ def test_a_conda_environment_and_a_system_are_environments_too(
         (tmp_path / "env" / place).touch(0o755)
     (tmp_path / "env" / "bin" / "python3").symlink_to(python)
     answer = look(tmp_path, venv=str(tmp_path / "env"))
-    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": "", "cuda": "", **UNASKED}
+    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": "", "cuda": "", "engine": ""}
 
 
 SMI = """#!/bin/sh
@@ -148,8 +128,7 @@ def test_a_job_of_another_state_folder_is_seen(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 1)
     try:
         job_id = fleet.launch("import time; time.sleep(1000)")
-        login = pwd.getpwuid(os.getuid()).pw_name
-        assert f"{job_id} of {login}" in look(tmp_path)["running_jobs"]["others"]
+        assert job_id in look(tmp_path)["running_jobs"]["ids"]
     finally:
         fleet.close()
 

@@ -29,9 +29,9 @@ class Upload:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        package = fleet._package(JOB, SLEEP, (), {})
+        package = fleet.jobs[JOB] = fleet.package(JOB, SLEEP, (), {})
         env = {**os.environ, "XDG_STATE_HOME": str(fleet.root / "host0")}
-        argv = [sys.executable, "-S", str(RUN), "jobs.control", "receive", JOB, "0"]
+        argv = [sys.executable, "-S", str(RUN), "jobs.control", "start", JOB, "0"]
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
         )
@@ -88,8 +88,7 @@ def test_a_start_that_was_undone_does_not_come_later(upload: Upload) -> None:
     upload.process.communicate(upload.rest, timeout=60)
     assert upload.process.returncode != 0
     assert upload.names() == [f".{JOB}.undone"]
-    assert upload.fleet.ctl(0, "receive", JOB, "0", stdin=upload.fleet._package(JOB, SLEEP, (), {})).returncode == 1
-    assert upload.fleet.ctl(0, "start", JOB).returncode == 1
+    assert upload.fleet.start(0, JOB).returncode == 1
     upload.fleet.ctl(0, "clean", JOB)
     assert upload.names() == []
 

@@ -102,7 +102,7 @@ def test_a_job_ends_well_in_private_and_is_read_from_any_offset(fleet: Fleet) ->
     folder = fleet.state(0) / "jobs" / job_id
     for path in (folder, *folder.iterdir()):
         assert path.stat().st_mode & 0o077 == 0, path
-    assert fleet.ctl(0, "receive", job_id, "0", stdin=b"").returncode == 1
+    assert fleet.ctl(0, "start", job_id, "0", stdin=b"{}\n").returncode == 1
     assert fleet.ctl(0, "list", "../../etc").returncode == 1
     whole, rest = (
         [json.loads(text) for text in texts(fleet.ctl(0, job_id, mode, asked, program="jobs.logs").stdout)]
@@ -204,7 +204,7 @@ def test_a_taken_port_is_said_at_the_start(fleet: Fleet) -> None:
     fleet.wait_up(first, "up", 2)
     plan = json.loads((fleet.state(0) / "jobs" / first / "plan.json").read_text())
     second = fleet.launch(SLEEP, start=[], heartbeat_port=plan["heartbeat_port"])
-    refused = fleet.ctl(0, "start", second, stdin=b"{}")
+    refused = fleet.start(0, second)
     assert refused.returncode == 1
     assert b"Address already in use" in refused.stderr
 

@@ -112,12 +112,6 @@ def test_a_script_that_ends_early_has_no_trace(tmp_path: Path) -> None:
     assert (killed["problem"], killed["status"]) == (why, -9)
 
 
-def test_only_the_first_optimizer_counts(tmp_path: Path) -> None:
-    two = LOOP.format(steps=15) + "    torch.optim.optimizer.Optimizer().step()\n"
-    assert run(tmp_path, two)["steps"] == 0
-    assert run(tmp_path, two + "one.step()")["steps"] == 5
-
-
 def test_what_goes_wrong_is_noted_and_not_the_scripts_concern(tmp_path: Path) -> None:
     run(tmp_path, "pass")
     fails = "def profile(**_): raise RuntimeError('Profiler is already enabled on this thread')\nschedule = dict\n"

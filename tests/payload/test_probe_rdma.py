@@ -65,11 +65,11 @@ def programs(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-def case(server_here: bool = False, mode: str = "rxe0", program: str = "ib_write_bw", **more: Any) -> dict[str, Any]:
+def case(mode: str = "rxe0", program: str = "ib_write_bw", **more: Any) -> dict[str, Any]:
     line = [program, "-d", mode, "-n", "300"]
     return {
         "client": line, "server": line, "client_cpus": [0], "server_cpus": [], "client_port": ["none0", 1],
-        "server_port": ["none0", 1], "server_here": server_here, "deadline_s": 20.0,
+        "server_port": ["none0", 1], "deadline_s": 20.0,
         "group": "0 write", **more,
     }  # fmt: skip
 
@@ -112,8 +112,8 @@ def serve(programs: dict[str, str]) -> Iterator[Any]:
         each.process.wait()
 
 
-def test_both_ends_take_turns_and_all_they_said_is_told(serve: Any) -> None:
-    server = serve(case(), case(server_here=True), case())
+def test_all_that_both_ends_said_is_told(serve: Any) -> None:
+    server = serve(case(), case(), case())
     status, said = server.measure()
     assert (status, [(each["event"], each["test"]) for each in said]) == (0, [("run", n) for n in range(3)])
     assert server.process.wait(10) == 0
@@ -128,18 +128,16 @@ def test_both_ends_take_turns_and_all_they_said_is_told(serve: Any) -> None:
     assert said[0]["server"]["argv"][-1] == said[2]["server"]["argv"][-1]
 
 
-@pytest.mark.parametrize("server_here", [False, True])
-def test_a_server_that_ends_at_once_says_why_and_no_client_is_run(serve: Any, server_here: bool) -> None:
-    status, said = serve(case(server_here, mode="absent"), case(server_here), case(group="1 write")).measure()
+def test_a_server_that_ends_at_once_says_why_and_no_client_is_run(serve: Any) -> None:
+    status, said = serve(case(mode="absent"), case(), case(group="1 write")).measure()
     # the others of its group are left out
     assert (status, [each["test"] for each in said]) == (0, [0, 2])
     assert said[0]["client"] is None and "not found" in said[0]["server"]["stderr"]
     assert said[0]["server"]["status"] == 1 and said[1]["client"]["status"] == 0
 
 
-@pytest.mark.parametrize("server_here", [False, True])
-def test_what_does_not_end_is_ended_and_its_words_are_kept(serve: Any, server_here: bool) -> None:
-    server = serve(case(server_here, mode="stuck", deadline_s=1.0))
+def test_what_does_not_end_is_ended_and_its_words_are_kept(serve: Any) -> None:
+    server = serve(case(mode="stuck", deadline_s=1.0))
     status, (said,) = server.measure()
     assert (status, said["client"]["timed_out"]) == (0, True)
     assert "remote address" in said["client"]["stdout"] and "Waiting" in said["server"]["stdout"]

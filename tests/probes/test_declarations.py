@@ -2,7 +2,6 @@
 
 import pytest
 
-from nodectl.cli.options import Seconds
 from nodectl.probes.base import GROUPS
 from nodectl.probes.floors import refuse_wrong_floors
 from nodectl.probes.registry import AnyProbe, declarations
@@ -34,10 +33,3 @@ def test_a_floor_is_of_a_probe_and_names_its_conditions_and_units(name: str) -> 
     refuse_wrong_floors(hardware, name)
     for floor in hardware.floors:
         assert set(floor.conditions) <= {"size", *declarations()[floor.probe].floor_conditions}
-
-
-@pytest.mark.parametrize(
-    ("text", "time_s"), [("0.5", 0.5), ("500ms", 0.5), ("30s", 30.0), ("2 m", 120.0), ("1h", 3600.0), (7, 7.0)]
-)
-def test_a_time_is_written_with_its_unit_or_in_seconds(text: object, time_s: float) -> None:
-    assert Seconds(0.001, 3600).convert(text, None, None) == time_s

@@ -1,22 +1,13 @@
 """Floors of odd conditions: units, sizes, ceilings, processors, and profiles that cannot be read."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nodectl.errors import ProfileError, UsageError
-from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
-from nodectl.model.status import Status
-from nodectl.probes.base import ProbeResult
+from nodectl.errors import ProfileError
 from nodectl.probes.floors import refuse_wrong_floors
-from nodectl.probes.rounds import require_two
-from nodectl.probes.series import run_probes
 from nodectl.profiles.schema import Floor
-from tests.probes.declared import wanted_of
-from tests.probes.scripted import HOSTS, Answer, play
 from tests.probes.test_expected import GIB, floor, hardware, held
 
 SMALL = floor("rdma", 5, "us", {"operation": "write_lat", "size": 2})
@@ -63,30 +54,3 @@ def test_a_floor_that_nothing_is_ever_held_against_is_refused(wrong: dict[str, A
     given = {"probe": "tcp", "value": 20, "unit": "Gbit/s", "conditions": {"streams": 4}, "source": "x"}
     with pytest.raises(ProfileError, match=re.escape(message)):
         refuse_wrong_floors(hardware(floor("gemm", 1, "TFLOPS"), Floor.model_validate({**given, **wrong})), "n")
-
-
-def test_of_several_the_ones_that_need_more_hosts_are_named_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-
-    def memory(*_: object) -> ProbeResult:
-        ran.append("memory")
-        return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))
-
-    def tcp(_: object, hosts: Sequence[Host], *__: object) -> ProbeResult:
-        require_two(hosts, "tcp")
-        raise AssertionError("there is one host")
-
-    fleet: Any = play(monkeypatch, lambda *_: Answer())
-    here = (Host("localhost", "localhost", connection="local"),)
-    for wanted in ([wanted_of("tcp", tcp), wanted_of("memory", memory)], [wanted_of("tcp", tcp)] * 2):
-        names = {probe.name for probe, _ in wanted}
-        if "memory" in names:
-            result = run_probes(fleet, here, wanted, None, print)
-            assert [(one.check, one.status) for one in result.findings] == [("tcp", Status.UNKNOWN)]
-            assert len(result.measurements) == len(ran) == 1 and "--limit" not in result.findings[0].remedy
-        else:
-            with pytest.raises(UsageError, match="only one"):
-                run_probes(fleet, here, wanted, None, print)
-    with pytest.raises(UsageError) as refused:
-        require_two(HOSTS[:1], "tcp")
-    assert "--limit" in refused.value.remedy

@@ -1,7 +1,5 @@
 """Which hosts are refused and why, what --force makes of it, and that what was locked is let go."""
 
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,11 +144,3 @@ class TestForReal:
     def test_two_names_of_one_machine_do_not_lock_each_other_out(self) -> None:
         with self.hold("probe tcp", self.A, self.B) as holds:
             assert holds == Holds()
-
-    def test_one_that_is_just_ending_is_waited_for(self) -> None:
-        first = self.hold("probe tcp", self.A)
-        first.__enter__()
-        threading.Timer(0.5, first.__exit__, (None, None, None)).start()
-        began = time.monotonic()
-        with self.hold("probe tcp", self.A) as second:
-            assert second == Holds() and time.monotonic() - began > 0.3

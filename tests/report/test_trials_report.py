@@ -37,17 +37,14 @@ def trial(**changes: Any) -> Trial:
     return Trial(**{**given, **changes})
 
 
-def test_a_regression_at_one_size_is_marked_and_told_again_at_the_end() -> None:
+def test_a_regression_at_one_size_is_marked_and_decides_the_outcome() -> None:
     text = trial_text(trial())
     small = next(line for line in text.splitlines() if "4 KiB" in line)
     assert small.split()[:4] == ["candidate", "nccl", "4", "KiB"]
     assert "worse  <--" in small and "-20.0 %" in small
     large = next(line for line in text.splitlines() if "1 MiB" in line)
     assert "better " in large and "<--" not in large
-    *_, head, worse, better = text.splitlines()
-    assert head == "candidate against stock: worse: is WORSE somewhere"
-    assert worse == "  worse: nccl 4 KiB -20.0 %"
-    assert better == "  better: nccl 1 MiB +30.0 %"
+    assert text.splitlines()[-1] == "candidate against stock: worse: is WORSE somewhere"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,7 @@ def test_what_is_undecided_says_why() -> None:
     assert lines[0] == "trial 20261121T120000Z-ab12: a,b, 10 pairs, ended early: lost: b"
     assert lines[-2:] == [
         "candidate against stock: unknown: is undecided",
-        "  undecided: nccl: too few pairs: 3 of 3 are complete, and 5 are needed",
+        "  nccl: too few pairs: 3 of 3 are complete, and 5 are needed",
     ]
     # nothing is claimed of it
     assert " - " in next(line for line in lines if line.startswith("candidate  nccl"))

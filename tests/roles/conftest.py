@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
@@ -48,6 +49,16 @@ class Play:
         _, header, rest = self.text.partition(f"PLAY [{name}]")
         assert header, self.text
         return re.findall(r"^changed: .*", re.split(r"^PLAY ", rest, flags=re.MULTILINE)[0], re.MULTILINE)
+
+    def run_of(self, role: str, name: str) -> list[str]:
+        """The role's tasks that were not skipped in the play of this name, without those of its validation."""
+        play = re.split(r"^PLAY ", self.text.partition(f"PLAY [{name}]")[2], flags=re.MULTILINE)[0]
+        tasks = re.findall(rf"^TASK \[nodectl\.fleet\.{role} : (.*)\] \*+\n(?:ok|changed): ", play, re.MULTILINE)
+        validation = {
+            task["name"]
+            for task in yaml.safe_load((share_dir() / "roles" / role / "tasks" / "validate.yml").read_text())
+        }
+        return [task for task in tasks if task not in validation]
 
 
 @pytest.fixture

@@ -307,6 +307,16 @@ def test_solved_not_installed_what_somebody_holds_stays(host: Host) -> None:
     assert answer["failed"] and "but 2.14.3-1+cuda11.7 is to be installed" in answer["msg"], answer
 
 
+def test_solved_not_installed_what_a_rollback_could_not_restore_is_named_first(host: Host) -> None:
+    stanza = "Maintainer: x\nDescription: x\nArchitecture: amd64\n"
+    host.source(pins=[{"names": ["libnccl2"], "version": "2.15.5-1+cuda11.8"}])
+    for version, is_named in (("2.0.1-1+cuda11.8", True), ("2.14.3-1+cuda11.7", False)):
+        host.holds(f"Package: libnccl2\nStatus: install ok installed\nVersion: {version}\n{stanza}")
+        answer = host.packages([{"names": ["libnccl2"], "version": "2.15.5-1+cuda11.8"}])
+        assert answer["plan"], answer
+        assert (f"no repository has libnccl2 {version} any more" in str(answer.get("warnings"))) is is_named, answer
+
+
 def test_a_mirror_over_http_is_read_and_one_that_does_not_answer_is_named(host: Host) -> None:
     wanted = [{"names": ["libcudnn9-cuda-12"]}]
     with served(host.repository.base_url_path) as url:

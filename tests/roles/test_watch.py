@@ -73,14 +73,16 @@ def test_the_toolkit_says_whether_it_configured_an_engine_anew(tmp_path: Path) -
     (tmp_path / "nvidia-ctk").chmod(0o755)
     script = script.replace("/etc/docker/daemon.json", str(file)).replace("/etc/containerd", str(tmp_path))
 
+    script = script.replace("/usr/bin/$program", "/bin/sh")
+
     def configured(runtime: str, *given: str) -> str:
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNTIME": runtime}
-        argv = ["sh", "-c", script, "sh", *given]
+        argv = ["sh", "-c", script, "sh", "", *given]
         return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert configured("nvidia", "docker", "") == "configured anew"
-    assert configured("nvidia", "docker", "") == ""
-    assert configured("other", "containerd", "--cdi.enabled") == "configured anew"
+    assert configured("nvidia", "docker") == "docker"
+    assert configured("nvidia", "docker") == ""
+    assert configured("other", "containerd") == "containerd"
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == [
         *["runtime configure --runtime=docker"] * 2,
@@ -88,4 +90,4 @@ def test_the_toolkit_says_whether_it_configured_an_engine_anew(tmp_path: Path) -
     ]
     (tmp_path / "nvidia-ctk").write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(subprocess.CalledProcessError):
-        configured("nvidia", "docker", "")
+        configured("nvidia", "docker")

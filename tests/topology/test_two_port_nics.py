@@ -8,13 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.facts.rdma import IbPort
-from nodectl.jobs.nics import adapters_of
-from nodectl.model.host import Host
-from nodectl.model.topology import NodeTopology
-from nodectl.topology.look import Looked
-from nodectl.topology.node import node_topology
 from tests.conftest import Cli
 from tests.topology.test_node import topo
 from tests.topology.test_sources import lldp
@@ -53,13 +46,3 @@ def test_a_port_without_a_switch_is_a_warning(nodectl: Cli, tmp_path: Path, swit
     warnings = [(each["host"], each["check"]) for each in found["findings"] if each["status"] == "warning"]
     assert warnings == [("gpu2", check) for check in warned]
     assert found["hosts"]["gpu0"]["gpu_nic"]["GPU1"]["devices"] == ["mlx5_2", "mlx5_3"]
-
-
-def test_a_gpu_is_bound_to_both_ports_of_its_nic() -> None:
-    places = [f"0000:{nic}3:00.{plane}" for nic, plane in PORTS]
-    ports = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", pci_address=place) for n, place in enumerate(places))
-    host, facts = Host("gpu0", "192.0.2.1"), {"gpu_topology": parse_nvidia_smi_topo(TOPO), "ib_ports": ports}
-    node = node_topology(host, facts)
-    assert isinstance(node, NodeTopology) and not node.bottlenecks
-    bound = adapters_of(host, Looked({"gpu0": node}, {"gpu0": facts})).by_gpu
-    assert bound == tuple(f"=mlx5_{2 * gpu}:1,mlx5_{2 * gpu + 1}:1" for gpu in range(4))

@@ -100,23 +100,6 @@ def course(how: Any, rank: int) -> dict[str, Any]:
     return {**told, **({} if compressor is None else compressor.summary())}
 
 
-def resumed(how: Any, rank: int) -> bool:
-    """The weights after 6 steps, and after 3 and 3 with everything built anew between."""
-    whole = net()
-    train(*trainer(how, whole, 8.0)[:2], 0, 6, rank)
-    half = net()
-    wrapped, optimizer, compressor = trainer(how, half, 8.0)
-    train(wrapped, optimizer, 0, 3, rank)
-    states: list[Any] = [None, None]
-    dist.all_gather_object(states, compressor.state())
-    again = net()
-    again.load_state_dict(half.state_dict())
-    wrapped, optimizer, compressor = trainer(how, again, 8.0)
-    compressor.load(states)
-    train(wrapped, optimizer, 3, 6, rank)
-    return all(torch.equal(one, other) for one, other in zip(whole.parameters(), again.parameters(), strict=True))
-
-
 class Eight(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
     """Eight numbers: the first has a large gradient that cancels out over two steps, those of the others lead to 3."""
 
@@ -230,15 +213,6 @@ def held_out(rank: int) -> dict[str, Any]:
     return {**told, "asked": asked_by_all}
 
 
-def exits(rank: int, *arguments: str) -> str:
-    """What is said instead of training so."""
-    try:
-        training(rank, *arguments)
-    except SystemExit as error:
-        return str(error)
-    return ""
-
-
 def main() -> None:
     torch.set_num_threads(1)
     child = os.fork()
@@ -247,7 +221,6 @@ def main() -> None:
     told = {
         "plain": course(None, rank),
         **{name: course(how, rank) for name, how in KINDS.items()},
-        "resumed": {name: resumed(KINDS[name], rank) for name in ("powersgd", "topk")},
         "far": {"with": eight(True), "without": eight(False)},
         "refused": {
             "fp16": refused(KINDS["topk"], 2, "fp16"),
@@ -256,13 +229,10 @@ def main() -> None:
             "none": refused(Settings(compress="topk", error_feedback=False), 2, "fp16"),
         },
         "goes on": goes_on(rank, "--compress=topk", "--compress-ratio=0.1", "--accumulation=2", "--bucket-mb=0.01"),
+        "powersgd goes on": goes_on(rank, "--compress=powersgd"),
         "plain goes on": goes_on(rank, "--bucket-view"),
         "dynamic": dynamic(rank),
         "held out": held_out(rank),
-        "exits": {
-            "held out": exits(rank, "--held-out=64"),
-            "ratio": exits(rank, "--compress=topk", "--compress-ratio=0.7"),
-        },
     }
     if rank == 0:
         os.write(1, json.dumps(told).encode() + b"\n")

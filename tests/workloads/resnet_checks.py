@@ -4,7 +4,6 @@ Run with nodectl/workloads on its path, an empty folder and the parts as its arg
 """
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -193,14 +192,6 @@ def shared() -> dict[str, Any]:
     }
 
 
-def refused() -> dict[str, str]:
-    find = importlib.util.find_spec
-    importlib.util.find_spec = lambda name, package=None: None if name == "torchvision" else find(name, package)
-    told = {"missing": said(lambda: ResNet().model(settings()))}
-    importlib.util.find_spec = find
-    return told
-
-
 def rests() -> dict[str, Any]:
     """Micro-batches of two epochs whose last sample would be alone, all trained on; and what cannot be one."""
     told: dict[str, Any] = {"cut": {}}
@@ -240,5 +231,5 @@ def two_ranks() -> dict[str, Any]:
     return {"lines": lines.getvalue().splitlines(), "other": other, "child": os.waitpid(child, 0)[1]}
 
 
-parts = {each.__name__: each for each in (forms, shown, course, counted, shared, refused, rests, two_ranks)}
+parts = {each.__name__: each for each in (forms, shown, course, counted, shared, rests, two_ranks)}
 sys.stdout.write(json.dumps({name: parts[name]() for name in sys.argv[2:]}))

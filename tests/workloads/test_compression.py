@@ -61,11 +61,6 @@ def test_the_device_sends_what_is_counted(told: dict[str, Any], kind: str) -> No
     assert told["plain"]["wire_per_step"] > course["plain_bytes_per_step"]
 
 
-@pytest.mark.parametrize("kind", _LOSSY)
-def test_a_resumed_training_goes_on_to_the_bit(told: dict[str, Any], kind: str) -> None:
-    assert told["resumed"][kind] is True
-
-
 def test_top_k_gets_there_with_feedback_and_nowhere_without(told: dict[str, Any]) -> None:
     assert told["far"]["with"] < 0.2 and told["far"]["without"] == 3
 
@@ -86,6 +81,7 @@ def test_the_options_reach_the_training_and_its_checkpoint(told: dict[str, Any])
     plain, topk = told["plain goes on"], told["goes on"]
     assert plain["same"] is True and plain["kind"] == "none" and plain["ratio"] == 1
     assert topk["same"] is True and topk["kind"] == "topk" and topk["ratio"] > 4
+    assert told["powersgd goes on"]["same"] is True
     # gradients of two passes met once: a training of the same model sends as much a step
     assert topk["plain_bytes_per_step"] == plain["plain_bytes_per_step"] > topk["bytes_per_step"]
 
@@ -102,17 +98,6 @@ def test_a_changed_batch_is_resumed_and_ends_where_the_samples_do(told: dict[str
     assert (dynamic["restored"], dynamic["readings"]) == (8, [100, 100, 130])
     # 16 of the first epoch's 32 samples a rank are left, then 32
     assert dynamic["left"] == [8] * 6 and dynamic["before"] == 16 and dynamic["total"] == 3 + 6
-
-
-@pytest.mark.parametrize(
-    ("case", "rule"),
-    [
-        ("ratio", "below 1/2"),
-        ("held out", "leaves nothing to train on of 64"),
-    ],
-)
-def test_options_that_exclude_each_other_end_the_program(told: dict[str, Any], case: str, rule: str) -> None:
-    assert rule in told["exits"][case]
 
 
 def test_held_out_samples_are_not_trained_on_and_their_loss_is_shared(told: dict[str, Any]) -> None:

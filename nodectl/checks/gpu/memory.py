@@ -139,6 +139,24 @@ def _retired(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED, f"{count} pages") if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT) else None
 
 
+GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA policy: rows for uncorrectable errors")
+
+
+@gpu_check(
+    "gpu_remapped_rows",
+    "remapped_uncorrectable",
+    fires="more rows remapped for uncorrectable errors than NVIDIA allows",
+    expected="rows left to remap",
+    remedy=_REPLACE,
+    action="replace",
+    thresholds=(GPU_REMAPPED_ROWS_LIMIT,),
+)
+def _remapped(host: Subject, gpu: Gpu) -> Fault | None:
+    count = gpu.remapped_uncorrectable or 0
+    many = count > host.threshold(GPU_REMAPPED_ROWS_LIMIT)
+    return Fault(Status.FAILED, f"{counted(count, 'row')} for uncorrectable errors") if many else None
+
+
 @gpu_check(
     "gpu_remap_banks",
     "remap_banks_max",

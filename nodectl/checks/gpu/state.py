@@ -105,6 +105,22 @@ def _temperature(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, f"{now} °C, {left:g} °C below where it slows down")
 
 
+@gpu_check(
+    "gpu_memory_temperature",
+    "memory_temperature_c",
+    fires="the memory as hot as it may be; warning: nearly",
+    expected="well below its limit",
+    remedy=_COOL,
+    action="drain",
+    thresholds=(GPU_TEMPERATURE_MARGIN_C_LIMIT,),
+)
+def _memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
+    limit, now = gpu.memory_temperature_max_c, gpu.memory_temperature_c
+    if limit is None or now is None or now < limit - host.threshold(GPU_TEMPERATURE_MARGIN_C_LIMIT):
+        return None
+    return Fault(Status.FAILED if now >= limit else Status.WARNING, f"{now} °C, the most is {limit} °C")
+
+
 def _held(check: str, reason: str, actual: str, remedy: str, action: str) -> GpuJudgement:
     """Return the check of one reason for which clocks are held down; without an action it only warns."""
 
@@ -132,6 +148,28 @@ HELD = (
 
 
 GPU_IDLE_PERCENT_LIMIT = Threshold("gpu_idle_percent", 5, "utilisation up to which a GPU has nothing to do")
+GPU_BUSY_PERCENT_LIMIT = Threshold("gpu_busy_percent", 90, "utilisation from which its clock should be high")
+GPU_CLOCK_PERCENT_LIMIT = Threshold(
+    "gpu_clock_percent", 50, "of the highest clock: power caps alone hold a GPU at more than that"
+)
+
+
+@gpu_check(
+    "gpu_clock",
+    "sm_clock_mhz",
+    fires="warning: at work, far below its highest clock",
+    expected="a high clock at work",
+    remedy="look at `nvidia-smi -q -d CLOCK,PERFORMANCE`; stuck clocks go with a reset",
+    action="reset GPU",
+    thresholds=(GPU_BUSY_PERCENT_LIMIT, GPU_CLOCK_PERCENT_LIMIT),
+)
+def _clock(host: Subject, gpu: Gpu) -> Fault | None:
+    now, top, busy = gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.utilization_gpu_percent
+    if now is None or top is None or busy is None or busy < host.threshold(GPU_BUSY_PERCENT_LIMIT):
+        return None
+    if now >= top * host.threshold(GPU_CLOCK_PERCENT_LIMIT) / 100:
+        return None
+    return Fault(Status.WARNING, f"{now} of {top} MHz at {busy} % utilisation")
 
 
 @gpu_check(

@@ -125,7 +125,7 @@ def _provision(host: Candidate) -> str:
 
 VENV = Check(
     "launch_venv",
-    fires="no Python there, no torch, beside GPUs one for CPUs, or it was moved here",
+    fires="no Python there, no torch, or beside GPUs one for CPUs",
 )
 
 
@@ -139,13 +139,10 @@ def venv(host: Candidate) -> Iterator[Finding]:
     if there.python:
         actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
     is_blind = bool(host.gpu_count) and (there.cuda == "none" or there.torch.endswith("+cpu"))
-    actual += f", moved here: its programs are for {there.dead}, which is not there" if there.dead else ""
-    status = failed_unless(bool(there.python and there.torch and not is_blind and not there.dead))
+    status = failed_unless(bool(there.python and there.torch and not is_blind))
     expected = f"{host.needs.venv} with torch{' for CUDA' * is_blind}"
     remedy = f"{_provision(host)}, or name an environment that has it: --venv DIR"
-    if there.dead:
-        remedy = "make the environment anew where it is now, or name another: --venv DIR"
-    elif host.variables.get("ansible_connection") == "local":
+    if host.variables.get("ansible_connection") == "local":
         remedy = f"activate an environment with torch, or name it: --venv DIR; or, as root, {_provision(host)}"
     yield host.finding(VENV, status, expected=expected, actual=actual, remedy=remedy)
 
@@ -324,9 +321,8 @@ OTHER_JOBS = Check("launch_other_jobs", fires="warning: another one runs", expec
 def other_jobs(host: Candidate) -> Iterator[Finding]:
     """Two jobs on one host share its cores, GPUs and links."""
     jobs = host.known("running_jobs", RunningJobs)
-    if not jobs.ids and not jobs.others:
+    if not jobs.ids:
         yield host.finding(OTHER_JOBS, Status.OK, actual="none")
         return
-    ends = f"`nodectl jobs stop {jobs.ids[0]}` ends the first of them" if jobs.ids else "ask who runs it"
-    actual = ", ".join([*jobs.ids, *jobs.others])
-    yield host.finding(OTHER_JOBS, Status.WARNING, actual=actual, remedy=f"both will be slower; {ends}")
+    remedy = f"both will be slower; `nodectl jobs stop {jobs.ids[0]}` of its login ends the first of them"
+    yield host.finding(OTHER_JOBS, Status.WARNING, actual=", ".join(jobs.ids), remedy=remedy)

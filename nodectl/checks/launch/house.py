@@ -1,15 +1,13 @@
-"""GPUs before a job, as `nodectl health` judges them: the driver's errors since boot, its version, unsound memory."""
+"""GPUs before a job, as `nodectl health` judges them: the driver's errors since boot, and unsound memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Judgement, Subject, judges, odd_ones
+from nodectl.checks.check import Check, Judgement, Subject, judges
 from nodectl.checks.gpu import memory, xid
-from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.common.few import few
-from nodectl.facts.gpus import Gpus
+from nodectl.checks.launch.candidate import Candidate
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -64,27 +62,3 @@ def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], 
         yield replace(finding, check=check.id, actual=f"{subject}{finding.actual}")
     if not findings:
         yield host.finding(check, Status.OK, actual="none")
-
-
-DRIVER = Check(
-    "launch_driver",
-    fires="not one version on all hosts with GPUs",
-    remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
-)
-
-
-@judges_together(DRIVER, reads=("gpus",))
-def driver(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """NCCL and CUDA of one environment over two drivers fail in places that name neither."""
-    values = {
-        host.host: gpus.driver_version
-        for host in hosts
-        if (gpus := host.fact("gpus", Gpus)) and gpus.count and gpus.driver_version
-    }
-    reference, odd = odd_ones(values)
-    for host in hosts if len(values) > 1 else ():
-        if host.host in values:
-            others = few(sorted({f"{version} on {name}" for name, version in values.items()}))
-            status = Status.FAILED if host.host in odd else Status.OK
-            expected = reference or f"one for all; there are {others}"
-            yield host.finding(DRIVER, status, expected=expected, actual=values[host.host])

@@ -10,6 +10,7 @@ from nodectl.checks.check import Check, odd_ones
 from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.system.basics import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
 from nodectl.facts.services import Clock
 from nodectl.model.finding import Finding
@@ -140,6 +141,24 @@ def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
         yield from _equal(hosts, TORCH, lambda host: _venv(host).torch, Status.FAILED)
         yield from _equal(hosts, NCCL, lambda host: _venv(host).nccl or "none", Status.FAILED)
         yield from _equal(hosts, ENGINE_VERSION, lambda host: _venv(host).engine, Status.FAILED)
+
+
+DRIVER = Check(
+    "launch_driver",
+    fires="not one version on all hosts with GPUs",
+    remedy="install one version on all hosts: `nodectl provision --tags nvidia_driver`, but a kept driver as it came",
+)
+
+
+@judges_together(DRIVER, reads=("gpus",))
+def driver(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """NCCL and CUDA of one environment over two drivers fail in places that name neither."""
+
+    def version(host: Candidate) -> str:
+        gpus = host.fact("gpus", Gpus)
+        return (gpus and gpus.count and gpus.driver_version) or ""
+
+    yield from _equal(hosts, DRIVER, version, Status.FAILED)
 
 
 def _venv(host: Candidate) -> JobVenv:

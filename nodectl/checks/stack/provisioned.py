@@ -38,7 +38,7 @@ def launcher(host: Subject, launcher: Launcher) -> Iterator[Finding]:
         yield host.finding(LAUNCHER, status, subject, expected=expected, actual=actual, remedy=provision(role))
 
 
-def _check(name: str, looks_at: str) -> Check:
+def _check(name: str) -> Check:
     return Check(
         name,
         fires="not there, or another version; warning: not held, or the nearest to a pin that no repository has",
@@ -47,10 +47,10 @@ def _check(name: str, looks_at: str) -> Check:
     )
 
 
-CUDA = _check("cuda", "the stack's toolkit")
-CUDNN = _check("cudnn", "the system's cuDNN")
-NCCL = _check("nccl", "the system's NCCL")
-DCGM = _check("dcgm", "DCGM")
+CUDA = _check("cuda")
+CUDNN = _check("cudnn")
+NCCL = _check("nccl")
+DCGM = _check("dcgm")
 RDMA = Check(
     "rdma_packages",
     fires="not installed, where the hardware profile has RDMA",

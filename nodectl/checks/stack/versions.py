@@ -215,7 +215,7 @@ def _cuda(host: Subject, versions: Versions) -> Iterator[Finding]:
 
 MANAGED_DRIVER = Check(
     "managed_driver",
-    fires="not of the stack's branch; warning: the other kind of kernel modules, open or proprietary",
+    fires="not of the stack's branch",
     roles=("nvidia_driver",),
 )
 
@@ -238,22 +238,9 @@ def managed_driver(host: Subject) -> Iterator[Finding]:
         remedy = provision("nvidia_driver")
         yield host.finding(MANAGED_DRIVER, Status.UNKNOWN, "branch", expected=branch, actual=reason, remedy=remedy)
         return
-    status, remedy = (
-        failed_unless(versions.driver.split(".")[0] == wanted.branch),
-        f"{provision('nvidia_driver')}, then reboot",
-    )
-    yield host.finding(
-        MANAGED_DRIVER, status, "branch", expected=branch, actual=versions.driver, remedy=remedy, action="reboot"
-    )
-    yield _flavour(host, wanted.flavour, versions)
-
-
-def _flavour(host: Subject, wanted: str, versions: Versions) -> Finding:
-    """Either kind serves CUDA; which one a GPU may have is NVIDIA's to say."""
-    actual = versions.driver_flavour or versions.unavailable.get("driver_flavour", "not told")
-    status = Status.UNKNOWN if versions.driver_flavour is None else warning_unless(versions.driver_flavour == wanted)
-    remedy = "none needed, either kind serves CUDA; else name the flavour in nodectl_overrides, or provision again"
-    return host.finding(MANAGED_DRIVER, status, "kernel modules", expected=wanted, actual=actual, remedy=remedy)
+    status, actual = failed_unless(versions.driver.split(".")[0] == wanted.branch), versions.driver
+    remedy = f"{provision('nvidia_driver')}, then reboot"
+    yield host.finding(MANAGED_DRIVER, status, "branch", expected=branch, actual=actual, remedy=remedy, action="reboot")
 
 
 GPU_MODULES = Check(

@@ -28,7 +28,7 @@ from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
-    GPU,
+    HOST,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -79,7 +79,6 @@ def launch(app: App, asked: Launch) -> None:
     Outside a repository the script travels alone; --code DIR copies a folder.
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
-    asked.refuse_contradictions()
     app.inventory  # noqa: B018 - says first which machine is meant
     work = _work(app, asked)
     raise click.exceptions.Exit(_launched(app, asked, work))
@@ -167,15 +166,13 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
 def _ready_hosts(
     app: App, asked: Launch, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Return the hosts that passed preflight and their surroundings; NICs are bound to GPUs."""
-    binding = asked.around.nic_binding
+    """Return the hosts that passed preflight and their surroundings, with the NICs for NCCL."""
     needs = _job_needs(hosts, request, work, asked.around.venv)
     hosts, surroundings = _preflight(app, hosts, request, needs, work.skipping)
-    if binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
+    if asked.around.nic_binding == HOST and surroundings.rdma_hosts:  # else there is nothing to import for
         from nodectl.jobs.nics import bind_nics
 
-        ranks = asked.limits.nproc_per_node
-        surroundings, lines = bind_nics(app.transport, hosts, surroundings, binding, ranks, app.forks)
+        surroundings, lines = bind_nics(app.transport, hosts, surroundings, app.forks)
         for line in lines:
             note(line)
     return hosts, surroundings

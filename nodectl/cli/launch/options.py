@@ -9,11 +9,9 @@ import click
 from click.core import ParameterSource
 
 from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Seconds, argument, option, option_group
-from nodectl.errors import UsageError
-from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
+from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.plan import (
     CODE_LIMIT_MIB,
-    GPU,
     LEASE_S,
     NIC_BINDINGS,
     TRACERS,
@@ -101,7 +99,7 @@ class Environment:
     )
     nic_binding: str = option(
         "--nic-binding",
-        "host: NCCL uses each host's NICs for training; gpu: each rank uses the NIC at its GPU alone.",
+        "host: NCCL uses each host's NICs for training.",
         default=NIC_BINDINGS[0],
         type=OneOf(NIC_BINDINGS),
     )
@@ -151,13 +149,6 @@ class Launch:
     )
     detach: bool = option("--detach", "Print the job's id and return.")
     dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
-
-    def refuse_contradictions(self) -> None:
-        """Raise UsageError if one option makes another impossible, before any host is asked."""
-        around, engine = self.around, self.code.engine
-        if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
-            why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
-            raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
 
 
 class LaunchCommand(click.Command):

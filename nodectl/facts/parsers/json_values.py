@@ -18,10 +18,7 @@ _LARGEST = 1e300
 
 
 def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
-    """Return the first document that `is_wanted`.
-
-    ParseError with the line where the JSON breaks off, or if there is none.
-    """
+    """Return the first document that `is_wanted`; ParseError with the line where it breaks off, or if none is."""
     first = next(line for line in lines_of(text, tool) if line.text.strip())
     text = plain(text)
     failure: ParseError | None = None

@@ -48,10 +48,7 @@ _OVERLONG = Line(1, "one overlong line")
 
 
 def plain(text: str) -> str:
-    """Return the text without ANSI escapes, control characters and carriage returns.
-
-    A redrawn line as it stood last.
-    """
+    """Return the text without ANSI escapes and control characters, and of a redrawn line the last state."""
     text = text.removeprefix("\ufeff")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
@@ -63,10 +60,7 @@ def plain(text: str) -> str:
 
 
 def lines_with(text: str, terms: Iterable[str]) -> list[Line]:
-    """Return the lines of a text that is `plain` in which one of the words stands, numbered as printed.
-
-    For logs, of which few lines matter: no other line is looked at.
-    """
+    """Return the lines of a `plain` text with one of the words, numbered as printed; for long logs."""
     ends: dict[int, int] = {}
     for term in terms:
         position = text.find(term)

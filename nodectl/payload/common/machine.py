@@ -4,9 +4,8 @@ import os
 import platform
 import re
 import resource
-import shutil
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 CPU = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
@@ -178,78 +177,31 @@ def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> 
 
 _PROC_NVIDIA = Path("/proc/driver/nvidia")
 _NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
-# of other makers: accelerators without an output, too
-_GPU_CLASSES = (_DISPLAY_CLASS, "0x1200")
-_TREE_MODEL = Path("/proc/device-tree/model")
 # one that recordings have: index, name, …, driver_version, vbios_version
-_WORDS = 120
 _QUERY = ("--query-gpu=index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version", "--format=csv")
 
 
 def describe() -> str:
     """Return this machine in a line: its GPUs as the driver or PCI names them, the driver, the distribution."""
-    gpus = _gpus()
-    return "%s%s %s" % (gpus, ";" if ":" in gpus else ",", _distribution())
+    return "%s, %s" % (_gpus(), _distribution())
 
 
 def _gpus() -> str:
     names = [_field(text(path), "Model") for path in sorted((_PROC_NVIDIA / "gpus").glob("*/information"))]
     version = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", text(_PROC_NVIDIA / "version"))
-    driver, asked, is_told = version[0] if version else "", "", True
-    if not names:
-        rows, asked, is_told = _asked()
-        names, driver = (
-            ["lost GPU" if LOST in row[1] else row[1] for row in rows],
-            driver or (rows[0][5] if rows else ""),
-        )
+    driver = version[0] if version else ""
+    if not names:  # WSL 2 has no such folder
+        rows = [line.split(", ") for line in (smi(*_QUERY, timeout_s=_FIRST_LINE_S) or "").splitlines()]
+        rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1 and row[0].isdigit()]
+        names = ["lost GPU" if LOST in row[1] else row[1] for row in rows]
+        driver = driver or (rows[0][5] if rows else "")
     if names:
         short = [re.sub(r"NVIDIA (GeForce )?", "", name) for name in names]
         counts = ["%d x %s" % (short.count(name), name) for name in dict.fromkeys(short)]
         return "%s, %s" % (" + ".join(counts), "driver %s" % driver if driver else "no driver loaded")
     devices = [path for path in PCI.glob("*/vendor") if text(path) == _NVIDIA]
     count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)
-    on_bus = "%d NVIDIA GPU%s on PCI" % (count, "s" * (count > 1)) if count else "no NVIDIA device on PCI"
-    others = _others()
-    if others and not count and is_told:
-        return "no NVIDIA GPU: %s; network, memory, storage, tuning and launch over gloo work all the same" % others
-    return "%s: %s, %s" % (("no driver" if count else "no GPU") if is_told else "GPUs unknown", asked, on_bus)
-
-
-def _asked() -> Tuple[List[List[str]], str, bool]:
-    """Return nvidia-smi's rows, else why there is none, and whether that tells that it has no GPU."""
-    import subprocess
-
-    if not shutil.which("nvidia-smi"):
-        return [], "nvidia-smi is not installed", True
-    try:
-        process = subprocess.Popen(
-            ["nvidia-smi", *_QUERY], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-    except OSError as error:
-        return [], "nvidia-smi cannot be started (%s)" % error.strerror, False
-    try:
-        said = process.communicate(timeout=_FIRST_LINE_S)[0].decode(errors="replace").strip()
-    except subprocess.TimeoutExpired:
-        process.kill()  # what hangs in the driver does not even end so, and is not waited for
-        return [], "nvidia-smi did not answer within %g s" % _FIRST_LINE_S, False
-    rows = [line.split(", ") for line in said.splitlines()]
-    rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1 and row[0].isdigit()]
-    if rows or "No devices were found" in said or (said.startswith("index,") and process.returncode == 0):
-        return rows, "nvidia-smi lists none", True
-    reason = said.partition("\nNVML library version")[0].rpartition("\n")[2]
-    words = reason.split(". ")[0][:_WORDS] or "without a word"
-    return rows, "nvidia-smi could not be asked (exit status %d: %s)" % (process.returncode, words), False
-
-
-def _others() -> str:
-    """Return the Jetson that this is by its device tree, and the GPUs of other makers on PCI; empty without any."""
-    model = text(_TREE_MODEL).rstrip("\0")
-    found = [model] if "Jetson" in model else []
-    for vendor, maker in (("0x1002", "AMD"), ("0x8086", "Intel")):
-        devices = [path for path in PCI.glob("*/vendor") if text(path) == vendor]
-        count = sum(text(path.with_name("class")).startswith(_GPU_CLASSES) for path in devices)
-        found += ["%d x %s GPU on PCI" % (count, maker)] if count else []
-    return " + ".join(found)
+    return "%d NVIDIA GPU%s and no driver that lists them" % (count, "s" * (count > 1)) if count else "no NVIDIA GPU"
 
 
 def _field(report: str, name: str) -> str:

@@ -26,21 +26,11 @@ _PAUSE_S = 2.0
 _TEST_S = 30.0  # for a host to report whether it is fit
 _REJOIN_S = 300.0
 _USAGE_STATUS = 2
+_MESSAGE_CHARS = 300
 # classes of causes that the next attempt would meet again
 _MISTAKES = frozenset(
     ("import_error", "bad_argument", "version_mismatch", "checkpoint_mismatch", "disk_full", "time_limit")
 )
-# classes of causes that may be gone at the next attempt; the same failure of another class ends the job the second time
-_PASSING = frozenset(
-    (
-        *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
-        *("name_resolution", "download_failed", "killed_from_outside", "launcher_killed", "stopped", "interrupted"),
-        *("xid", "hardware_io", "signal", "terminated"),
-    )
-)
-_SAME_PLACE_STEPS = 2  # so far apart ranks may be when one of them ends
-_NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
-_SIGNATURE_CHARS = 300
 _MISTAKE = lazily(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 
 
@@ -106,11 +96,10 @@ def is_mistake(cause: Dict[str, Any]) -> bool:
 
 
 class _Ended(NamedTuple):
-    """How an attempt ended: the host where the likeliest cause lay (-1: unknown), that cause, and the newest step."""
+    """How an attempt ended: the host where the likeliest cause lay (-1: unknown), and that cause."""
 
     culprit: int
     cause: Optional[Dict[str, Any]]
-    step: int
 
 
 class Succession:
@@ -168,7 +157,7 @@ class Succession:
         alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
         # a host that has not joined this attempt yet may start ranks of it at any moment
         untested = (len(alike) < len(present) or any(beat.fit is None for beat in alike)) and quiet_s < _TEST_S
-        if (over := self._last(beats, lost, attempt, tested=not untested)) is not None:
+        if (over := self._last(beats, lost, attempt)) is not None:
             return over
         # while a host is not heard, wait until its own lease has ended its ranks
         fence_s = self.rules.lease_s + self.rules.grace_s + _END_S
@@ -187,33 +176,16 @@ class Succession:
             self._rested = (number, now_s)
         return now_s - self._quiet[1]
 
-    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt, *, tested: bool) -> Optional[Over]:
-        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None.
-
-        Only `tested` hosts have reported at which step the attempt ended.
-        """
+    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
+        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None."""
         culprit, cause = _cause(beats, lost, attempt)
-        self._ends[attempt.number] = _Ended(culprit, cause, max(beat.step for beat in beats.values()))
-        why = "a restart does not mend it" if cause is not None and is_mistake(cause) else ""
-        why = why or (self._in_vain(beats, attempt) if tested else "")
-        if why and cause is not None:
-            message = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS]
-            return Over(hb.FAILED, f"not restarted: {why} ({_category(cause)}: {message})")
+        self._ends[attempt.number] = _Ended(culprit, cause)
+        if cause is not None and is_mistake(cause):
+            message = str(cause["message"]).partition("\n")[0][:_MESSAGE_CHARS]
+            return Over(hb.FAILED, f"not restarted: a restart does not mend it ({_category(cause)}: {message})")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
-
-    def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
-        """Return why the last two attempts show that a third would fail as well; "" if it might succeed."""
-        now, before = self._ends[attempt.number], self._ends.get(attempt.number - 1)
-        if before is None or now.cause is None or before.cause is None or _category(now.cause) in _PASSING:
-            return ""
-        further = 0 <= before.step < now.step - _SAME_PLACE_STEPS
-        has_spare = any(beat.state == hb.SPARE for beat in beats.values())
-        elsewhere = has_spare and self._is_suspect(now.culprit, attempt.number)
-        if further or elsewhere or _signature(now.cause) != _signature(before.cause):
-            return ""
-        return "it failed twice in the same way" + (f", at step {now.step} again" if now.step >= 0 else "")
 
     def _too_few(self, beats: List[Beat], usable: int, now_s: float) -> Optional[Over]:
         if now_s - self._rested[1] <= self.rules.rejoin_s:
@@ -246,11 +218,6 @@ class Succession:
 
 def _category(cause: Dict[str, Any]) -> str:
     return str(cause.get("class") or cause["kind"])
-
-
-def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:
-    """Return what two failures of one origin share: the class, and the message without numbers."""
-    return _category(cause), _NUMBERS.sub("#", str(cause["message"])[:_SIGNATURE_CHARS])
 
 
 def _in_state(beat: Optional[Beat], attempt: Attempt, state: str) -> bool:

@@ -1,13 +1,12 @@
 """Keeps what a job did before anybody looked: taken by the supervisor where the job may hang, and before its end.
 
 A taking is a file of JSON lines in `black_box/` of the job's folder, a line as soon as its part is known, on the disk
-before the next is asked for: who is killed in the middle leaves what he had. A full disk is written to in a reserve.
+before the next is asked for: who is killed in the middle leaves what he had.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -75,7 +74,7 @@ class Doubts:
 
 
 def reserve(job: JobFolder) -> None:
-    """Hold space for a taking on a disk that becomes full, once; if it is full already there is none."""
+    """Hold space for the next taking on a disk that becomes full; if it is full already there is none."""
     if not os.path.exists(job.at(FOLDER, _RESERVE)):
         with contextlib.suppress(OSError):
             _make_folder(job)
@@ -114,6 +113,7 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
         page.write(part)
     page.write({"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}})
     _thin_out(job)
+    reserve(job)
 
 
 def _make_folder(job: JobFolder) -> None:
@@ -123,55 +123,25 @@ def _make_folder(job: JobFolder) -> None:
 
 
 class _Page:
-    """The file of one taking, with `head` in each line."""
+    """The file of one taking, with `head` in each line: the reserve, which has room on a disk that becomes full."""
 
     def __init__(self, job: JobFolder, head: Row) -> None:
-        self._path = job.at(FOLDER, f"{time.time_ns()}.{head['kind']}.jsonl")
-        self._head = head
-        self._left = _MOST_BYTES
-        self._reserve = job.at(FOLDER, _RESERVE)
-        self._held: Optional[int] = None
+        path = job.at(FOLDER, f"{time.time_ns()}.{head['kind']}.jsonl")
+        with contextlib.suppress(OSError):
+            os.rename(job.at(FOLDER, _RESERVE), path)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._head, self._size = head, 0
 
     def write(self, part: Row) -> None:
-        """Append a line, on the disk when this returns; texts are cut to what is left of the size."""
-        most = self._left if self._held is None else _RESERVE_BYTES - self._held
+        """Add a line, on the disk when this returns; texts are cut to what is left of the size, or of the room."""
         head = {**self._head, "now": time.time()}
-        data = fitted(lambda cut: {**head, **cut(part)}, most - 2) + b"\n"
-        if len(data) >= most:
-            return
-        self._left -= len(data)
-        if self._held is None and not _append(self._path, data):
-            self._held = 0
-            data = b"\n" + data  # what lies there of another taking may end within a line
-        if self._held is not None:
-            self._held += _overwrite(self._reserve, self._held, data)
-
-
-def _append(path: str, data: bytes) -> bool:
-    """Append on the disk; return False, and leave the file as it was, where the disk is full."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    size = os.fstat(handle).st_size
-    try:
-        while data:
-            data = data[os.write(handle, data) :]
-        os.fsync(handle)
-    except OSError as error:
-        os.ftruncate(handle, size)
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
-def _overwrite(path: str, offset: int, data: bytes) -> int:
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return len(data)
+        for most in (_MOST_BYTES, _RESERVE_BYTES):
+            data = fitted(lambda cut: {**head, **cut(part)}, most - self._size - 2) + b"\n"
+            with contextlib.suppress(OSError):
+                if self._size + len(data) <= most and os.pwrite(self._file, data, self._size) == len(data):
+                    os.fsync(self._file)
+                    self._size += len(data)
+                    return
 
 
 def _thin_out(job: JobFolder) -> None:

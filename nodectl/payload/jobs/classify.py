@@ -152,43 +152,18 @@ def _judge(evidence: Evidence) -> Verdict:
 
 def _by_note(note: Dict[str, Any]) -> Verdict:
     chain, full = note["chain"], note.get("full") or ()
-    category, limits = _within_limits(rules.category_of(chain, full), chain, note.get("limits"))
+    category = rules.category_of(chain, full)
     evidence = ["its own error file: an uncaught exception"]
     for link in chain[1:]:
         relation = "raised from" if link["role"] == "cause" else "raised while handling"
         evidence.append(f"{relation} {_first_line(link['message'])}")
-    evidence += [*limits, *(f"no space was left for {place}" for place in full)]
+    evidence += [f"no space was left for {place}" for place in full]
     where = _where(chain)
     if where:
         evidence.append(where)
     return Verdict(
         _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
     )
-
-
-# exceptions' wording, the resource limits of the process that cause them, and the limits' unit
-_RLIMITS = (
-    (lazily(r"too many open files|ancdata", re.I), ("RLIMIT_NOFILE",), "files"),
-    (lazily(r"file too large", re.I), ("RLIMIT_FSIZE",), "bytes a file"),
-    (lazily(r"new thread|temporarily unavailable|pthread_create", re.I), ("RLIMIT_NPROC",), "processes of its login"),
-    (lazily(r"\bmlock|\bibv_", re.I), ("RLIMIT_MEMLOCK",), "bytes of locked memory"),
-    (lazily(r"memory|bad_alloc|DefaultCPUAllocator", re.I), ("RLIMIT_AS", "RLIMIT_DATA"), "bytes of memory"),
-)
-
-
-def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tuple[str, List[str]]:
-    """Return the class, and a sentence for each limit of the process (`held`, by name) that it may have reached."""
-    if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
-        return category, []
-    messages = " ".join(f"{link['type']} {link['message']}" for link in chain)
-    names, unit = next(((names, unit) for wording, names, unit in _RLIMITS if wording.search(messages)), ((), ""))
-    limits = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
-    lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in limits]
-    machine = held.get("memory")
-    # a limit above the machine's memory cannot have been reached first
-    if limits and (not isinstance(machine, int) or min(number for _, number in limits) < machine):
-        category = "limits"
-    return category, lines
 
 
 _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
@@ -387,18 +362,6 @@ class LauncherWords(NamedTuple):
 
 
 _SIGNALLED = lazily(r"SignalException: Process \d+ got signal: (\d+)")
-
-
-# torchrun's own log, before it ends its ranks; Python 3.11 prints the number
-_RECEIVED = lazily(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
-
-
-def signal_of_launcher(output: str) -> int:
-    """Return the signal by which torchrun was asked to end, by its own log; 0 for none."""
-    received = _RECEIVED.search(output)
-    if received is None:
-        return 0
-    return int(received[1]) if received[1].isdigit() else int(getattr(signal, received[1], 0))
 
 
 def launcher_words(output: str) -> LauncherWords:

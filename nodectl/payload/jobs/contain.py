@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import time
@@ -14,7 +13,6 @@ from .process import all_pids, below, descendants, is_alive, read_environ, read_
 MARKER = "NODECTL_JOB_ID"
 KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
-_LEFT_S = 5.0  # how long after its ranks' end a job's leftover processes may still create segments
 _ENGINE_S = 5.0  # for an engine to end its container
 
 
@@ -131,16 +129,12 @@ class Containment:
         """Return the shared memory that its processes have mapped, without segments that existed before the job."""
         return shared_memory.mapped_by(self.members()) - (self.segments or set())
 
-    def remove(self, ended_at: Optional[float] = None) -> None:
-        """Remove the job's cgroup, which must be empty, and its shared memory that no process uses any more.
-
-        Segments created well after the job's end, if that time is known, are not the job's and stay.
-        """
+    def remove(self) -> None:
+        """Remove the job's cgroup, which must be empty, and its shared memory that no process uses any more."""
         if self.group:
             cgroup.remove(self.group)
         if self.segments is not None:
-            made_by_s = math.inf if ended_at is None else ended_at + _LEFT_S
-            shared_memory.remove_forsaken(self.segments, made_by_s)
+            shared_memory.remove_forsaken(self.segments)
 
 
 class Killing:

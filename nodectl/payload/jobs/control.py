@@ -1,4 +1,4 @@
-"""The commands that nodectl runs over SSH for jobs on a node: receive, start (or both in one), list, stop, clean.
+"""The commands that nodectl runs over SSH for jobs on a node: start, list, stop, clean, and others.
 
 The answer is one frame with a list of rows.
 """
@@ -23,7 +23,6 @@ from .failures import SUPERVISOR_DIED, row
 from .folder import (
     JobFolder,
     JobFolderError,
-    PlanVersionError,
     extract,
     jobs_root,
     known_jobs,
@@ -55,7 +54,6 @@ _PLAN_KEYS = (
 def main(argv: List[str]) -> int:
     """Run one command; 1 with the reason on stderr if it failed."""
     commands: Dict[str, Callable[..., Optional[List[Row]]]] = {
-        "receive": receive,
         "start": start,
         "discard": discard,
         "list": show,
@@ -68,15 +66,6 @@ def main(argv: List[str]) -> int:
     }
     os.umask(0o077)
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
-
-
-def receive(job_id: str, rank: str) -> None:
-    """Unpack a job's folder from stdin (tar.gz: plan.json, secret, code/), in one step or not at all."""
-    job = JobFolder(job_id)
-    if os.path.exists(job.path):
-        raise JobFolderError(f"{job.path} is there already")
-    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
-        _receive(job, rank)
 
 
 @contextlib.contextmanager
@@ -121,26 +110,25 @@ def _unpack(job: JobFolder, rank: int) -> None:
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
 
 
-def start(job_id: str, rank: str = "") -> List[Row]:
-    """Start the detached supervisor; return the job's row once it holds its port and its containment.
+def start(job_id: str, rank: str) -> List[Row]:
+    """Receive a job and start its detached supervisor; return the job's row once it holds port and containment.
 
-    The values of the plan's variables come as one line of JSON on stdin, and are never written to a disk. With `rank`,
-    the archive of `receive` follows on stdin, and is received first.
+    On stdin come the values of the plan's variables, as one line of JSON that is never written to a disk, and the job's
+    folder (tar.gz: plan.json, secret, code/), which is unpacked in one step or not at all.
     """
     from . import cgroup  # of use to this command alone
 
     job = JobFolder(job_id)
-    cgroup.enter_scope(f"{job.id}.{rank or os.getpid()}")
-    if not rank and not job.plan().get("env_names"):
-        return _start(job, {})
-    variables = _variables(sys.stdin.buffer.readline())
-    if rank:
-        receive(job_id, rank)
-    return _start(job, variables)
+    cgroup.enter_scope(f"{job.id}.{rank}")
+    job.environment = _variables(sys.stdin.buffer.readline())
+    if os.path.exists(job.path):
+        raise JobFolderError(f"{job.path} is there already")
+    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
+        _receive(job, rank)
+    return _start(job)
 
 
-def _start(job: JobFolder, environment: Dict[str, str]) -> List[Row]:
-    job.environment = environment
+def _start(job: JobFolder) -> List[Row]:
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
@@ -176,18 +164,16 @@ def _supervise(job: JobFolder, pipe: int) -> None:
         job.remove()
 
 
-def _run_attempts(first: Any) -> None:
+def _run_attempts(supervisor: Any) -> None:
     """Run the job's attempts one after another until it ends."""
-    supervisor = first
     supervisor.run()
-    while supervisor.following is not None:
-        supervisor = supervisor.successor()
+    while (supervisor := supervisor.successor()) is not None:
         supervisor.open()
         supervisor.run()
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`, even if they are still running or yet to come: end the job, remove its folder.
+    """Undo `start`, even if it is still running or yet to come: end the job, remove its folder.
 
     Raises JobFolderError if a part of the folder remains.
     """
@@ -218,8 +204,6 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     try:
         plan = job.plan()
         row["plan"] = {key: plan.get(key) for key in _PLAN_KEYS}
-    except PlanVersionError as error:
-        return {**row, "problem": str(error), "state": {"state": "unreadable", "final": True}}
     except (OSError, JobFolderError) as error:
         row["problem"] = str(error)
     state = state or job.state()
@@ -261,7 +245,6 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
     job = JobFolder(job_id)
     if not job.exists:
         return []
-    _refuse_other_version(job)
     state = job.state()
     if not state["final"]:
         # a rebuilt state is in no file; rebuilding it again finds other supervisors that hold the job
@@ -276,16 +259,6 @@ def _note_dead(job: JobFolder, state: Row) -> None:
     dead = row("supervisor", SUPERVISOR_DIED, time.time())
     with contextlib.suppress(OSError):
         job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
-
-
-def _refuse_other_version(job: JobFolder) -> None:
-    """Raise PlanVersionError for a job of another version; a plan that cannot be read is no obstacle to a stop."""
-    try:
-        job.plan()
-    except PlanVersionError:
-        raise
-    except (OSError, JobFolderError):
-        return
 
 
 def clean(*job_ids: str) -> List[Row]:
@@ -303,19 +276,13 @@ def clean(*job_ids: str) -> List[Row]:
 
 def _clean(job: JobFolder) -> Row:
     row = describe(job) if job.exists else describe_partial(job)
-    removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
+    removed = not row["alive"] and row["processes"] == 0
     problem = row["problem"]
     if removed:
-        state = row["state"]
-        Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
+        Containment.recorded(job.id, row["state"].get("containment", {})).remove()
         problem = job.remove()
         removed = not problem
     return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
-
-
-def _ended_at(state: Dict[str, Any]) -> Optional[float]:
-    """Return the wall-clock time of the job's end; None if it has not ended or its state was rebuilt."""
-    return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
 def _clean_payloads() -> None:
@@ -404,7 +371,7 @@ def _force(job: JobFolder) -> Row:
         state = last_state  # the job ended by this stop, so the state before it is the better record
     if state.get("containment"):
         containment.kill(_FORCE_S)
-        containment.remove(_ended_at(state))
+        containment.remove()
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}
         with contextlib.suppress(OSError):

@@ -22,7 +22,6 @@ _ROOM_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
 _TOLD = ("failures", "living", "xids", "flight", "heard", "attempts", "no_restart")
 _PARTIAL, _UNDONE = ".partial", ".undone"
-_PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 _FULL_BYTES = 64 * 1024
 _FILES_SHOWN, _MOST_FILES = 5, 10_000
 _AGAIN_S = 0.05
@@ -79,10 +78,6 @@ def check_id(job_id: str) -> str:
     return job_id
 
 
-class PlanVersionError(JobFolderError):
-    """Raised for a job of another version of nodectl, whose files may have another meaning."""
-
-
 class JobFolder:
     """Paths and files of one job on this node; `environment` is what the operator gave its ranks, in memory alone."""
 
@@ -102,12 +97,13 @@ class JobFolder:
         return os.path.isfile(self.at("plan.json"))
 
     def plan(self) -> Dict[str, Any]:
-        """Return the plan as it was sent, with this node's `rank`; raise PlanVersionError for another nodectl's."""
+        """Return the plan as it was sent, with this node's `rank`; JobFolderError for another nodectl's."""
         plan = self._read_json("plan.json")
         if plan.get("version") != PLAN_VERSION:
-            raise PlanVersionError(self._other_version(plan.get("version")))
-        if lacking := [key for key in _PLAN_KEYS if key not in plan]:
-            raise JobFolderError(f"job {self.id}: its plan.json lacks {', '.join(lacking)}")
+            raise JobFolderError(
+                f"job {self.id} has a plan of version {plan.get('version')!r}, and this nodectl reads version"
+                f" {PLAN_VERSION}: use the nodectl that started it"
+            )
         plan["rank"] = self._read_rank()
         if plan["rank"] is None:
             raise JobFolderError(f"job {self.id}: its rank file is damaged")
@@ -130,12 +126,6 @@ class JobFolder:
     def _read_rank(self) -> Optional[int]:
         rank = self._read_json("rank").get("rank")
         return rank if isinstance(rank, int) else None
-
-    def _other_version(self, version: object) -> str:
-        return (
-            f"job {self.id} has a plan of version {version!r}, and this nodectl reads version {PLAN_VERSION}:"
-            f" use the nodectl that started it; where nothing of it runs: rm -r {self.path}"
-        )
 
     def secret(self) -> bytes:
         """Return the job's key for heartbeats."""

@@ -16,13 +16,12 @@ from .failures import SUPERVISOR_DIED, row
 from .folder import JobFolder
 from .heartbeat import FAILED
 from .lifeline import Lifeline
-from .process import exit_status, read_stat, send
+from .process import exit_status, send
 
 _END_S = 10.0
 _BYE = b"bye\n"
 _GONE = f"{SUPERVISOR_DIED}; its guard ended the job"
-_STOPPED = "the job's supervisor there was stopped (SIGSTOP) for {:g} s; its guard ended the job"
-_FROZEN = "the job's supervisor there did not move for {:g} s; its guard ended the job"
+_FROZEN = "the job's supervisor there was stopped, or did not move, for {:g} s; its guard ended the job"
 
 
 class Guard:
@@ -161,11 +160,9 @@ class _Watch:
             os.write(self._report_fd, f"{word} {' '.join(text.split())}\n".encode(errors="backslashreplace"))
 
     def _end_frozen(self) -> None:
-        stat = read_stat(self._supervisor)
-        frozen = _STOPPED if stat is not None and stat.state in "tT" else _FROZEN
         self._kill_all()
         send(self._supervisor, signal.SIGKILL)
-        self._end(frozen.format(self._lease_s))
+        self._end(_FROZEN.format(self._lease_s))
 
     def _end(self, why: str) -> NoReturn:
         """End the job, and record why if the supervisor has recorded no end."""

@@ -42,8 +42,7 @@ class Beat(NamedTuple):
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
     attempt (empty: it can, None: not known yet); `suspicions`: how often it took the attempt for hung; `stood_s`: for
-    how long its output has reported nothing new; `step`: the newest that its output reports as the attempt has ended,
-    or -1.
+    how long its output has reported nothing new.
     """
 
     rank: int
@@ -55,7 +54,6 @@ class Beat(NamedTuple):
     fit: Optional[str] = None
     suspicions: int = 0
     stood_s: float = 0.0
-    step: int = -1
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:

@@ -7,12 +7,12 @@ import os
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..common import machine
 from ..common.patterns import lazily
 
 _TOOL_S = 5.0
 _MOST_LINES = 12
 _LINE_CHARS = 400
-_RECORD_BYTES = 8192
 _VMSTAT = "/proc/vmstat"
 
 _KILLED = lazily(r"Killed process (\d+)|oom-kill:.*\btask=[^,]*,pid=(\d+)")
@@ -153,55 +153,18 @@ def _line(text: str) -> Optional[Line]:
     return None
 
 
+_LOGS = (
+    ("dmesg", "-r"),
+    ("sudo", "-n", "dmesg", "-r"),
+    ("journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"),
+)
+
+
 def _log() -> Tuple[str, str]:
     """Return the kernel's log with times since boot, by the first way open to this login, and why there is none."""
-    import subprocess  # needed only if this login may not read /dev/kmsg
-
-    problem = ""
-    try:
-        return _kmsg(), ""
-    except OSError:
-        pass
-    for argv in (
-        ["dmesg", "-r"],
-        ["sudo", "-n", "dmesg", "-r"],
-        ["journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"],
-    ):
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                timeout=_TOOL_S,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            problem = problem or str(error)
-            continue
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.decode(errors="replace"), ""
-        problem = problem or done.stderr.decode(errors="replace").strip()[:200] or f"{argv[0]} printed nothing"
-    return "", problem
-
-
-def _kmsg() -> str:
-    """All of /dev/kmsg as `dmesg -r` prints it; OSError if it cannot be read."""
-    handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    lines: List[str] = []
-    try:
-        while True:
-            try:
-                record = os.read(handle, _RECORD_BYTES)
-            except BlockingIOError:
-                return "\n".join(lines)
-            except BrokenPipeError:  # the next record has been overwritten
-                continue
-            head, _, text = record.decode(errors="replace").partition(";")
-            level, _, micros = head.split(",")[:3]
-            lines.append(f"<{level}>[{int(micros) / 1e6:.6f}] " + text.partition("\n")[0])
-    finally:
-        os.close(handle)
+    texts = (machine.printed(argv, _TOOL_S) for argv in _LOGS)
+    text = next(filter(None, texts), "")
+    return text, "" if text else "this login may not read it"
 
 
 def now_s() -> float:

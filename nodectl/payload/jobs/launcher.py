@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List, Mapping
 
@@ -121,11 +120,9 @@ _MOST_BYTES = 1 << 20
 
 
 def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, str]:
-    """Return variables for the launcher; each rank's own is set in the rank (in_rank/sitecustomize.py)."""
+    """Return the variable that names the NICs, unless the operator or NCCL's own files do."""
     if _HCA in env:
         return {}
-    if host.get("gpu_hcas"):
-        return {"NODECTL_GPU_HCAS": json.dumps(host["gpu_hcas"])}
     if not host.get("ib_hca") or _sets_hca(env):
         return {}
     return {_HCA: host["ib_hca"]}

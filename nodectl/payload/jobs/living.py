@@ -22,6 +22,7 @@ from .process import below, read_environ, read_stat, send
 from .ranks import Rank
 
 _ANSWER_S = 0.5
+_HELPERS_S = 0.6
 _SPY_S = 0.8
 _POLL_S = 0.01
 FRAMES = 16
@@ -44,12 +45,21 @@ def look(job: str, ranks: Sequence[Rank], venv: str = "") -> List[Dict[str, Any]
     return rows
 
 
-def with_children(rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
-    """Add to each row of `look` the system `call` in which the rank waits, and its children as `helpers`."""
-    return [
-        {**row, "call": waiting.call(rank.pid), "helpers": waiting.helpers(rank.pid)}
-        for row, rank in zip(rows, ranks)  # noqa: B905 - Python 3.8
-    ]
+def with_children(
+    job: str, rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], venv: str = ""
+) -> List[Dict[str, Any]]:
+    """Add to each row of `look` the system `call` in which the rank waits, and its `helpers`, with their stacks."""
+    children = [waiting.helpers(rank.pid) for rank in ranks]
+    spied = _spied([child["pid"] for helpers in children for child in helpers], venv)
+    until_s = time.monotonic() + _HELPERS_S
+    told = []
+    for rank, row, helpers in zip(ranks, rows, children):  # noqa: B905 - Python 3.8
+        for child in helpers:  # a fork of the rank writes into its file: they are asked one by one
+            left_s = until_s - time.monotonic() if child["state"] in "RS" and child["pid"] not in spied else 0.0
+            answer = _answers(job, {rank.rank: child["pid"]}, left_s) if left_s > 0 else {}
+            child["stack"] = spied.get(child["pid"]) or answer.get(rank.rank, [])
+        told.append({**row, "call": waiting.call(rank.pid), "helpers": helpers})
+    return told
 
 
 def _answers(job: str, pids: Dict[int, int], most_s: float) -> Dict[int, List[str]]:
@@ -141,14 +151,14 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     before, venv = _measures(ranks, plan), venv_of(plan, plan["hosts"][plan["rank"]])
     first = look(job.path, ranks, venv)
     yield _report(job, ranks, first, first)
-    yield _report(job, ranks, with_children(first, ranks), first)
+    yield _report(job, ranks, with_children(job.path, first, ranks, venv), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
         rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
         rest["ended"] = [end["rank"] for end in state.get("ends", ())]
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
-        second = with_children(look(job.path, ranks, venv), ranks)
+        second = with_children(job.path, look(job.path, ranks, venv), ranks, venv)
         after = _measures(ranks, plan)
     seconds = after[0] - before[0]
     report = _report(job, ranks, second, first)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from . import flight, kernel, living, standing, steady
-from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
+from .classify import LauncherWords, launcher_words, signal_name
 from .clerk import News, Work
 from .evidence import HostAtStart, Output, describe, tail, unseen
 from .failures import FOLLOWED, first, row
@@ -172,12 +172,9 @@ class Postmortem:
         if failure and failure["kind"] == "exit" and no_space(self._job.path):
             failure["message"] += f"; {no_space(self._job.path)}"
         self._deaths += [failure] if failure else []
-        number = 0
-        if failure and not death.after_stop and _is_terminated(failure):
-            number = signal_of_launcher(tail(self._output, _LAST_WORDS_BYTES))
-        return lambda: self._take_description(death.rank, failure, number)
+        return lambda: self._take_description(death.rank, failure)
 
-    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
+    def _take_description(self, rank: int, failure: Dict[str, Any]) -> None:
         self._undescribed.pop(rank, None)
         if failure:
             failure["after"] = self._after[rank]
@@ -185,8 +182,6 @@ class Postmortem:
             self._excuse_leaving(failure)
             self.failures = [item for item in self.failures if _UNREAD not in item["message"]]  # it was read by now
             self.failures.append(failure)
-        if launchers_signal and self._launcher_killed is None:
-            self._blame_signal(launchers_signal, _NEVER)
 
     def _read_unseen(self) -> News:
         """Find ranks that failed between two looks, unseen unlike a neighbour's end; runs on the clerk's thread."""

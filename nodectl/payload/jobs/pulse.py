@@ -15,7 +15,7 @@ from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
 _LINES = 400
-MOST_FILES, _FEW_FILES = 32, 4
+_MOST_FILES, _FEW_FILES = 32, 4
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
 _RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
@@ -48,10 +48,10 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
     }
 
 
-def step(job: JobFolder, most: int = _FEW_FILES) -> Optional[int]:
-    """Return the newest step that its output tells, by so many of the newest files; None if it tells none."""
+def step(job: JobFolder) -> Optional[int]:
+    """Return the newest step that its output tells, by a few of the newest files; None if it tells none."""
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
-    number: Optional[int] = _progress_of([path for _, path in files[:most]], "")["step"]
+    number: Optional[int] = _progress_of([path for _, path in files[:_FEW_FILES]], "")["step"]
     return number
 
 
@@ -68,7 +68,7 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
     """Return what the file tells that was written to last, of those that tell any."""
     row = progress("")
-    for path in paths[:MOST_FILES]:
+    for path in paths[:_MOST_FILES]:
         row = progress(_tail(path), pattern)
         if row["step"] is not None:
             break

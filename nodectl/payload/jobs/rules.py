@@ -66,7 +66,6 @@ _ERRNO = {getattr(errno, name): category for category, names in _TABLES["errno"]
 _HELPER_GONE = lazily(r"EOFError|BrokenPipeError|FileNotFoundError|Connection(?:Reset|Refused|Aborted)Error")
 _HELPER = lazily(r"[/\\]multiprocessing[/\\](?:connection|managers|resource_sharer|reductions?)\.py")
 _NEWEST = 2
-_CHECKPOINT_READER = lazily(r"torch[/\\]serialization\.py .*(?:__init__|_open_zipfile_reader|load)")
 
 Link = Dict[str, Any]
 
@@ -112,8 +111,6 @@ def _own(link: Link, full: Sequence[str]) -> str:
     by_number = _ERRNO.get(number, "") if isinstance(number, int) else ""
     if number == errno.ENOSPC:
         return _full_place(full, message)
-    if number == errno.EINVAL and _reads_checkpoint(link):
-        return "data_damaged"
     if by_number:
         return by_number
     return next((rule.category for rule in RULES if rule.fits(name, _QUOTED.sub('""', message))), SCRIPT)
@@ -123,12 +120,6 @@ def _full_place(full: Sequence[str], message: str = "") -> str:
     """Return where no room was left: in memory, where the words say so or only that was full."""
     memory = "/dev/shm"  # noqa: S108
     return "shared_memory_full" if memory in full and (memory in message or set(full) == {memory}) else "disk_full"
-
-
-def _reads_checkpoint(link: Link) -> bool:
-    """Tell whether torch's reader raised it, which says of a file that was cut off only 'Invalid argument'."""
-    place = next((f"{frame[0]} {frame[2]}" for frame in reversed(link.get("frames") or ())), "")
-    return bool(_CHECKPOINT_READER.search(place))
 
 
 def _talks_to_helper(link: Link) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 from typing import Iterable, Iterator, List, Set, Tuple
@@ -47,19 +46,17 @@ def _segments() -> Iterator[Tuple[str, os.stat_result]]:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
 
-def present(made_by_s: float = math.inf) -> Set[Segment]:
-    """Return this login's library-made segments that were created no later than `made_by_s` (wall-clock time)."""
-    return {
-        (name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid() and stat.st_ctime <= made_by_s
-    }
+def present() -> Set[Segment]:
+    """Return this login's library-made segments."""
+    return {(name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid()}
 
 
-def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
-    """Remove segments that were created after `before` and by `made_by_s` and that nobody has mapped: a killed rank's.
+def remove_forsaken(before: Set[Segment]) -> None:
+    """Remove segments that were created after `before` and that nobody has mapped: a killed rank's.
 
     Python's stay: while two processes hand one on, nobody has it mapped. So do all while a program works with some.
     """
-    came = {segment for segment in present(made_by_s) - before if not segment[0].startswith(_OF_PYTHON)}
+    came = {segment for segment in present() - before if not segment[0].startswith(_OF_PYTHON)}
     if came and not mapped_by(all_pids()):
         _unlink(came)
 

@@ -73,20 +73,22 @@ _QUEUE = lazily(
 )
 
 
+def _is_busy(child: Mapping[str, Any]) -> bool:
+    newest = next(iter(child["stack"]), "site-packages")
+    return child["state"] == "R" or not _QUEUE.search(child["call"]) or not _LIBRARY.search(newest)
+
+
 def _helper(rank: Mapping[str, Any]) -> str:
     """Return a phrase on the child for which a rank seems to wait: one that is stopped, blocked or dead first."""
     library = next((place for place, frame in enumerate(rank["stack"]) if not _LIBRARY.search(frame)), 0)
     asks = any(_OF_CHILDREN.search(frame) for frame in rank["stack"][:library])
     halted = [child for child in rank.get("helpers", ()) if child["state"] in "tTDZX"]
-    busy = [child for child in rank.get("helpers", ()) if child["state"] == "R" or not _QUEUE.search(child["call"])]
+    busy = [child for child in rank.get("helpers", ()) if _is_busy(child)]
     first = next(iter((*halted, *busy)), None)
     if first is None or not (asks or rank.get("call", "").startswith("wait")):
         return ""
     what = "data-loader worker" if "utils/data" in " ".join(rank["stack"]) else "child process"
-    if first["state"] in "tTDZX":
-        does = _place({**first, "stack": ()})
-    else:
-        does = "it computes" if first["state"] == "R" else f"it is in {first['call']}"
+    does = doing(first).replace(f"{UNKNOWN}, in ", "it is in ")
     return f"; it waits for its {what} {first['pid']} ({first['command']}): {does}"
 
 

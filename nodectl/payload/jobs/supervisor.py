@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, pulse, shared_memory
+from . import black_box, launcher, node_end, shared_memory
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .clerk import Clerk, News
@@ -59,7 +59,6 @@ class Supervisor:
         self._log_begin = size(job.at("output.log"))
         self._rested = self.state == hb.SPARE
         self._fit: Optional[str] = None
-        self._step = -1
         self._asked_fit = False
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
@@ -89,9 +88,11 @@ class Supervisor:
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
         self.containment.hooks = self.member.hooks
-        self._open_selectors()
+        self.selector = selectors.DefaultSelector()
+        for source in (self.member.wake_reader, self.guard.words, self.member.mesh.socket):
+            self.selector.register(source, selectors.EVENT_READ)
         expected = int(self.plan["nproc_per_node"])
-        self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
+        self.watch = RankWatch(self.job.id, self.containment.started, self.selector, expected)
         self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
@@ -99,14 +100,6 @@ class Supervisor:
             self.job, self.plan, at_start, output, self.watch, self.clerk.ask, self.peers.causes
         )
         self.job.write_state(self._state())
-
-    def _open_selectors(self) -> None:
-        """Open `selector` for all events, and `urgent` for all but the heartbeats."""
-        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
-        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
-        self.urgent.register(self.guard.words, selectors.EVENT_READ)
-        self.selector.register(self.urgent, selectors.EVENT_READ)
-        self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
@@ -188,7 +181,6 @@ class Supervisor:
         """Close everything that the next attempt opens again."""
         self.watch.close()
         self.selector.close()
-        self.urgent.close()
         os.close(self.guard.words)
         if not self._guard_ended:
             send(self.guard.pid, signal.SIGKILL)  # it may be stopped, and has nothing left to guard
@@ -232,8 +224,8 @@ class Supervisor:
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
         gather_s = min(wait_s, _GATHER_S) if self._calm() else 0.0
-        if not (gather_s and self.urgent.select(gather_s)):
-            self.selector.select(wait_s - gather_s)
+        time.sleep(gather_s)
+        self.selector.select(wait_s - gather_s)
         with contextlib.suppress(BlockingIOError):
             self.member.wake_reader.recv(4096)
 
@@ -307,7 +299,7 @@ class Supervisor:
                 self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
                 if gone:
                     self._guard_ended = True
-                    self.urgent.unregister(self.guard.words)
+                    self.selector.unregister(self.guard.words)
 
     def _decide(self, now_s: float) -> None:
         if self.state in (hb.WAITING, hb.RUNNING):
@@ -480,13 +472,12 @@ class Supervisor:
         return self.state == hb.RESTING or bool(failed)
 
     def _test(self) -> News:
-        """Find out whether this host can take part again, and its newest step; runs on the clerk's thread."""
-        reason, step = node_end.unfit(self.plan), pulse.step(self.job, pulse.MOST_FILES)
-        return lambda: self._take_test(reason, -1 if step is None else step)
+        """Find out whether this host can take part again; runs on the clerk's thread."""
+        reason = node_end.unfit(self.plan)
+        return lambda: self._take_test(reason)
 
-    def _take_test(self, reason: str, step: int) -> None:
+    def _take_test(self, reason: str) -> None:
         self._fit = self.member.leaving.message if self.member.leaving else reason
-        self._step = step
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
@@ -512,7 +503,7 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         return hb.Beat(
             self.rank, 0, self.state, first_failure, self.member.attempt, over, self._fitness(now_s),
-            self._doubts.suspicions, round(self.monitor.stood_s(now_s), 1), self._step,
+            self._doubts.suspicions, round(self.monitor.stood_s(now_s), 1),
         )  # fmt: skip
 
     def _fitness(self, now_s: float) -> Optional[str]:

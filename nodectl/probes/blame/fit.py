@@ -152,10 +152,7 @@ _LEAST_NOISE = 0.003
 MEDIAN_ERROR = 1.2533
 # what part of a cause's links has to be slow, where they are many; of few, all
 _SLOW_PART, _MANY = 0.7, 5
-_PASSES = 3
 _MOST_CAUSES = 256
-# how unlike healthy hosts are shows in so many of them
-_ENOUGH_HOSTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +175,12 @@ def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None =
     switches = switch_of or {}
     usual = levels_of(entries, switches)
     noise = _noise([entries[link].level - usual[link] for link in entries], above=True)
-    suspects: list[Suspect] = []
-    rest: list[float] = []
-    for _ in range(_PASSES):
-        search = _Search(entries, usual, noise, switches)
-        causes = search.run()
-        rest = search.unexplained()
-        shift = median(rest) if rest else 0.0
-        usual = {link: level + shift for link, level in usual.items()}
-        noise = _noise([residual - shift for residual in rest])
-        same = [suspect.cause for suspect in causes] == [suspect.cause for suspect in suspects]
-        suspects = causes
-        if same:
-            break
+    search = _Search(entries, usual, noise, switches)
+    suspects = search.run()
+    rest = search.unexplained()
+    shift = median(rest) if rest else 0.0
+    usual = {link: level + shift for link, level in usual.items()}
+    noise = _noise([residual - shift for residual in rest])
     return Fit(usual, noise, tuple(suspects), MEDIAN_ERROR * noise / math.sqrt(max(1, len(rest))))
 
 
@@ -232,7 +222,6 @@ class _Search:
         self.members: dict[str, list[str]] = defaultdict(list)
         for name in self.middles if switch_of else ():
             self.members[switch_of[name]].append(name)
-        self.uneven = self._unevenness()
         self.score = SUSPECT_SCORE * strictness(len(entries))
 
     def run(self) -> list[Suspect]:
@@ -294,7 +283,7 @@ class _Search:
         step = median(lower)
         if step > -SUSPECT_EFFECT or not _together(lower, step):
             return None
-        score = -step / self._error(cause, links)
+        score = -step / self._error(links)
         if score < self.score:
             return None
         gain = sum(level**2 - (level - step) ** 2 for level in lower)
@@ -311,25 +300,13 @@ class _Search:
         both = (cause.hosts, cause.hosts[::-1]) if cause.kind == "path" else (cause.hosts,)
         return [(a, b) for a, b in both if (a, b) in self.entries]
 
-    def _error(self, cause: Cause, links: Sequence[HostPair]) -> float:
+    def _error(self, links: Sequence[HostPair]) -> float:
         """Return the standard error of the middle of these links."""
         error = self.noise * math.sqrt(sum(1 / self.entries[link].count for link in links)) / len(links)
-        if len(links) > 2:
-            error *= MEDIAN_ERROR
-        return math.hypot(error, self.uneven) if cause.kind == "host" else error
+        return error * MEDIAN_ERROR if len(links) > 2 else error
 
     def _middle(self, links: Sequence[HostPair]) -> float:
         return median(self.below[link] for link in links) if links else 0.0
-
-    def _unevenness(self) -> float:
-        """Return how much healthy hosts differ, beyond the noise of their links."""
-        if len(self.middles) < _ENOUGH_HOSTS:
-            return 0.0
-        both = [(out + into) / 2 for out, into in self.middles.values()]
-        centre = median(both)
-        spread = robust_deviation(both, centre)
-        from_noise = (MEDIAN_ERROR * self.noise) ** 2 * len(both) / len(self.entries) / 2
-        return math.sqrt(max(0.0, spread**2 - from_noise))
 
 
 def _slow(*levels: float) -> bool:

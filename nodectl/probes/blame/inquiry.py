@@ -78,7 +78,6 @@ class Inquiry:
     readings: list[Reading] = field(default_factory=list)
     stage: int = 0
     _asked: set[frozenset[str]] = field(default_factory=set)
-    _first: tuple[int, Mapping[HostPair, Entry], Fit] | None = None
     _known: tuple[int, _View] | None = None
 
     def add(self, readings: Iterable[Reading]) -> None:
@@ -139,12 +138,8 @@ class Inquiry:
         return levels
 
     def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
-        """Return it as fitted once; none but the first look's readings are added before stage 1."""
-        first = [reading for reading in self.readings if not reading.stage]
-        if self._first is None or self._first[0] != len(first):
-            entries = entries_of(first, {})
-            self._first = len(first), entries, fit(entries, self.switch_of)
-        return self._first[1:]
+        entries = entries_of([reading for reading in self.readings if not reading.stage], {})
+        return entries, fit(entries, self.switch_of)
 
     def _shifts(self) -> dict[int, float]:
         """How much faster all is in each later stage than at first, where the controls show clearly that it is."""

@@ -112,7 +112,7 @@ def size_of(operation: str, options: RdmaOptions) -> Size:
 def cases_of(
     pair: tuple[str, str], nics: Mapping[str, Mapping[str, Nic]], operations: Sequence[str], options: RdmaOptions
 ) -> list[Case]:
-    """Every rail that both hosts have, each operation, forth and back in turn; latency from the first host only."""
+    """Every rail that both hosts have, each operation, forth and back; latency from the first host only."""
     first, second = pair
     cases = []
     for rail in [nic for nic in nics[first] if nic in nics[second]]:
@@ -141,12 +141,8 @@ def cases_alone(
     return cases
 
 
-def plan_of(cases: Sequence[Case], leader: str) -> list[dict[str, object]]:
-    """Return what the payload is given; `leader` is the host that measures."""
-    return [_test(case, leader) for case in cases]
-
-
-def _test(case: Case, leader: str) -> dict[str, object]:
+def test_of(case: Case) -> dict[str, object]:
+    """Return what the payload is given."""
     client, server = case.nics
     return {
         "client": command(case.operation, client.end, case.size),
@@ -155,7 +151,6 @@ def _test(case: Case, leader: str) -> dict[str, object]:
         "server_cpus": server.port.cpus,
         "client_port": [client.port.device, client.port.port],
         "server_port": [server.port.device, server.port.port],
-        "server_here": case.server == leader,
         "deadline_s": deadline_s(case.size),
         "group": f"{case.rail} {case.operation}",
     }

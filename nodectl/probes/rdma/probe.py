@@ -23,6 +23,7 @@ from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
+from nodectl.probes.events import Event
 from nodectl.probes.nominal import all_short
 from nodectl.probes.outliers import Comparison, SlowOne, better, slow_finding
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, RdmaOptions, is_latency
@@ -36,8 +37,8 @@ from nodectl.probes.rdma.plan import (
     deadline_s,
     measurable,
     operations_of,
-    plan_of,
     size_of,
+    test_of,
 )
 from nodectl.probes.rdma.ready import Nic, Port, Site, find_sites, ready
 from nodectl.probes.rdma.result import result_of
@@ -246,19 +247,28 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
 
 
 def _played(fleet: _Fleet, pair: Pair, cases: Sequence[Case], options: RdmaOptions) -> ProbeResult:
-    """Run the cases between two hosts, or between two programs of one."""
-    first, second = (endpoint.host.name for endpoint in pair)
+    """Run the cases of each client in turn; ends that did not meet, or lost each other, are not asked again."""
     programs = {name: site.programs for name, site in fleet.sites.items()}
-    plan = json.dumps(plan_of(cases, first))
-    total_s = sum(deadline_s(case.size) for case in cases)
-    args, more = ["--plan", plan], ["--fixed-port", str(options.port or 0)]
-    bind = options.interface is not None
-    played = play(fleet.transport, pair, Duet("probes.rdma.probe", args, options.port or 0, bind, total_s, more))
-    if played.no_server is not None:
-        return ProbeResult(findings=(_no_server(second, *played.no_server),))
-    measured = result_of(cases, played.events.of("run"), programs)
+    ran: list[Case] = []
+    events: list[Event] = []
+    for client, server in dict.fromkeys((pair, pair[::-1])):
+        own = [case for case in cases if case.client == client.host.name]
+        if not own:
+            continue
+        plan = json.dumps([test_of(case) for case in own])
+        total_s, bind = sum(deadline_s(case.size) for case in own), options.interface is not None
+        duet = Duet("probes.rdma.probe", ["--plan", plan], options.port or 0, bind, total_s)
+        played = play(fleet.transport, (client, server), duet)
+        if played.no_server is not None:
+            unserved = ProbeResult(findings=(_no_server(server.host.name, *played.no_server),))
+            return result_of(ran, events, programs) + unserved
+        events += [{**event, "test": len(ran) + int(event["test"])} for event in played.events.of("run")]
+        ran += own
+        if played.done is not None and not played.done.ok:
+            break
+    measured = result_of(ran, events, programs)
     findings = tuple(_with_limit(fleet, finding) for finding in measured.findings)
-    return ProbeResult(measured.measurements, (*findings, *_unfinished(pair, played, measured)))
+    return ProbeResult(measured.measurements, (*findings, *_unfinished((client, server), played, measured)))
 
 
 def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:

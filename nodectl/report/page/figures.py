@@ -19,8 +19,7 @@ from nodectl.report.page.fleet import findings_table, origin_of
 from nodectl.report.series import KindOf, Series, fleet_series
 
 # a map of more hosts is too large to read: "The worst" names their slow pairs
-_LEAST_HOSTS, _MOST_HOSTS = 3, 64
-_LEAST_FILLED = 0.5
+_MOST_HOSTS = 64
 # a cell that is this much worse than the median has the full colour
 _FULL_SHADE = 0.25
 _WORST = 5
@@ -66,7 +65,7 @@ def _blocks(one: Measured, kind_of: KindOf) -> Iterator[Block]:
     maps = {
         (one.probe, one.unit.name, one.kind.subject(one.members[0].conditions)): one
         for one in series
-        if _is_matrix(one)
+        if one.is_matrix() and len(one.hosts) <= _MOST_HOSTS
     }
     for member in maps.values():
         yield from _heat(member, blamed, one)
@@ -91,13 +90,6 @@ def _figures(one: Series, largest: float) -> tuple[Cell, ...]:
 
 def _place(member: Measurement) -> str:
     return member.direction or (fold(member.hosts) if len(member.hosts) > 2 else ", ".join(member.hosts))
-
-
-def _is_matrix(one: Series) -> bool:
-    hosts, pairs = one.hosts, [member for member in one.members if len(member.hosts) == 2]
-    possible = len(hosts) * (len(hosts) - 1) / (1 if any(member.direction for member in pairs) else 2)
-    is_pairs = len(pairs) == len(one.members) and len({member.hosts for member in pairs}) == len(pairs)
-    return is_pairs and _LEAST_HOSTS <= len(hosts) <= _MOST_HOSTS and len(pairs) >= _LEAST_FILLED * possible
 
 
 def _heat(one: Series, blamed: Sequence[Finding], measured: Measured) -> Iterator[Block]:

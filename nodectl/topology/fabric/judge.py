@@ -105,10 +105,9 @@ def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
 
 
 def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farthest:
-    """Return the worst pair of hosts.
+    """Return the worst pair of hosts, each port counting towards the other host's nearest port.
 
-    Each port of a host counts, towards that port of the other host that is nearest to it: a pair of hosts with a rail
-    of their own is as far apart as its worst rail.  Ports without any way to the other host are the parts' matter.
+    A pair of hosts with rails is as far apart as its worst rail. Ports without any way are the parts' matter.
     """
     classes = _classes(homes)
     worst, ends = 0, ("", "", "")
@@ -172,10 +171,7 @@ def _lowest(bits: int) -> int:
 
 
 def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """All hosts, those with the same switches in counting order, then those nearest to them; always the same order.
-
-    `homes` are in counting order, as `homes_of` gives them.
-    """
+    """All hosts, those with the same switches in the order of `homes`, then those nearest to them."""
     groups = _classes(homes)
     counted = {group: number for number, group in enumerate(groups)}
     bits = {group: distances.bits(group) for group in groups}
@@ -498,10 +494,7 @@ def unknown_fabric(hosts: Sequence[str]) -> Fabric:
 
 
 def in_rank_order(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Sort the hosts so that neighbours of the fabric are next to each other; keep their order if no switch is known.
-
-    Hosts without nodectl_switch come last.
-    """
+    """Sort the hosts so that neighbours of the fabric are next to each other, those without a switch last."""
     is_described = any(name in host.variables for host in hosts for name in ("nodectl_switch", "nodectl_rail"))
     graph = variables_graph(hosts) if is_described else None
     if graph is None:

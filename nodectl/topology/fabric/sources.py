@@ -139,8 +139,7 @@ def bare(guid: str) -> str:
 def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
     """Return the graph of what each host or switch, by its name, sees beside itself.
 
-    Who is no host of the inventory is a switch; without an inventory, whom others see forward.  Cables between switches
-    are known only where switches were asked.
+    Other names than the inventory's are switches; without an inventory, names whose neighbours say that they forward.
     """
     names = HostNames(hosts)
     forwarding = {
@@ -235,10 +234,7 @@ LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
 
 
 def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]]) -> FabricGraph:
-    """Return the graph of a file, or of a folder with lldpctl's JSON; of `hosts` only, where it knows one of them.
-
-    `guids` are the hosts' own adapters (GUID → host and device), for those that carry no name in the fabric.
-    """
+    """Return the graph of a file, or of a folder with lldpctl's JSON; `guids` name adapters that have no name."""
     graph = _graph(path, hosts, guids)
     if graph.hosts or not hosts:
         return graph

@@ -8,7 +8,6 @@ run again.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import c
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Collection, Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
@@ -108,28 +107,19 @@ class Restore:
         return changes
 
     def tree_changes(self) -> list[Change]:
-        """Names that are new in big folders go; a link or folder that is gone comes back where it still can."""
+        """Names that a run left new in big folders go; a link comes back."""
         changes: list[Change] = []
         for path in sorted(self.before["trees"], reverse=True):
             old, now = self.before["trees"][path], self.now["trees"][path]
-            new = [name for name in now.get("names", ()) if name not in old.get("names", ())]
-            if old["kind"] == "dir" and now["kind"] == "dir":
-                left = self.after["trees"].get(path, {}).get("names", ())
-                changes += [self.tree_removal(os.path.join(path, name), name not in left) for name in new]
+            left = self.after["trees"].get(path, {}).get("names", ())
+            if now["kind"] == "dir" and old["kind"] in ("dir", "absent"):
+                new = [name for name in now["names"] if name not in old.get("names", ())]
+                ours = [os.path.join(path, name) for name in new if name in left or name.startswith(".partial-")]
+                changes += [{"what": "tree", "subject": name, "action": "remove"} for name in ours]
             elif {**old, "names": 0} != {**now, "names": 0}:
-                if old["kind"] == "absent":
-                    changes.append(self.tree_removal(path))
-                else:
-                    changes.append({"what": "tree", "subject": path, "action": "restore"})
-        # a folder that a run moved into another goes back its place before the others are removed
-        return sorted(changes, key=lambda change: change["action"] == "remove")
-
-    def tree_removal(self, path: str, whole: bool = False) -> Change:
-        """Return the removal of a path; `theirs` is what of it nodectl did not make: all of it where `whole`."""
-        names = self.after["trees"].get(path, {}).get("names")
-        homes = [entry["inode"] for entry in self.before["trees"].values() if "inode" in entry]
-        theirs = [path] if whole else strangers(path, names, homes)
-        return {"what": "tree", "subject": path, "action": "remove", "theirs": theirs}
+                action = "remove" if old["kind"] == "absent" else "restore"
+                changes.append({"what": "tree", "subject": path, "action": action})
+        return changes
 
     def unit_changes(self) -> list[Change]:
         """Units that are not enabled or active as they were."""
@@ -230,33 +220,26 @@ class Restore:
             self.errors += filter(None, [gpu_hw.execute(self.run, argv)])
 
     def keep_theirs(self, change: Change) -> None:
-        """Keep beside the record what somebody put or changed there after us, before ours takes its place or goes."""
-        if change.get("conflict"):
-            shutil.copy2(change["subject"], self.conflict(change["subject"]), follow_symlinks=False)
-        for path in change.get("theirs", ()):
-            if os.path.lexists(path):
-                shutil.move(path, self.conflict(path))
-
-    def conflict(self, path: str) -> str:
-        """Make a free place below the record's `conflicts/` for a path, with the folders above it."""
-        target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + path
-        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        files.remove(target)
-        return target
+        """Keep a file that somebody changed after us in the record's `conflicts/`, before the former one returns."""
+        if change["conflict"]:
+            target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + change["subject"]
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            files.remove(target)
+            shutil.copy2(change["subject"], target, follow_symlinks=False)
 
     def put_files(self, paths: list[Change], trees: list[Change]) -> None:
         """Trees first: the folders above them get empty.  What cannot be put back is an error, and all others are."""
         for change in trees:
             with self.noting(change["subject"]):
-                self.keep_theirs(change)
                 self.put_tree(change["subject"], change["action"])
         for change in paths:
             path = change["subject"]
             with self.noting(path):
                 self.keep_theirs(change)
                 files.put_back(path, plain(self.before["paths"][path]), self.content)
-        for path in sorted(self.before["paths"], reverse=True):
-            if self.before["paths"][path]["kind"] == "absent" and files.look(path)["kind"] == "dir":
+        before = {**self.before["paths"], **self.before["trees"]}
+        for path in sorted(before, reverse=True):
+            if before[path]["kind"] == "absent" and files.look(path)["kind"] == "dir":
                 with self.noting(path):
                     files.put_back(path, files.ABSENT, self.content)
 
@@ -271,25 +254,15 @@ class Restore:
             self.errors.append("%s: %s" % (path, error))
 
     def put_tree(self, path: str, action: str) -> None:
-        """Remove what is new; a link comes back, a moved folder by its inode; else say that it cannot."""
+        """Remove what is new, or put a link back; the content of a folder was not recorded."""
+        old = self.before["trees"].get(path, files.ABSENT)
         if action == "remove":
             files.remove(path)
-            return
-        old = self.before["trees"][path]
-        if old["kind"] == "link":
-            if os.path.isdir(path) and not os.path.islink(path):
-                files.remove(path)
+        elif old["kind"] == "link":
+            files.remove(path)
             files.put_back(path, old, self.content)
-            return
-        for other, state in self.now["trees"].items():
-            for name in state.get("names", ()):
-                moved = os.path.join(other, name)
-                if os.path.lexists(moved) and os.lstat(moved).st_ino == old.get("inode"):
-                    if os.path.islink(path):
-                        os.unlink(path)
-                    os.rename(moved, path)
-                    return
-        self.warnings.append("%s was made anew since, and its old content was not recorded" % path)
+        else:
+            self.warnings.append("%s was replaced since, and its old content was not recorded" % path)
 
     def stop_units(self, units: list[Change]) -> None:
         """Before their files go: stop and disable what was not running or enabled."""
@@ -352,40 +325,3 @@ def of_driver(key: str, package: dict[str, Any] | None) -> bool:
 def alike(one: Record, other: Record) -> bool:
     """Return whether the same content or target; who owns it may differ."""
     return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))
-
-
-# nodectl writes it last into an environment; uv and nodectl touch the others in use
-_FINISHED = "nodectl-environment.json"
-_IN_USE = re.compile(r"\.lock|installed|nodectl-[\w.-]+")
-
-
-def strangers(folder: str, names: Collection[str] | None, homes: Collection[int] = ()) -> list[str]:
-    """Return the paths below a folder that nodectl did not leave there so.
-
-    `names` is what a run left in it, None if unknown; folders of these inodes go back to where they came from.
-    """
-    if os.path.islink(folder) or not os.path.isdir(folder):
-        return []
-    if os.path.exists(os.path.join(folder, _FINISHED)):
-        return newer_than_its_note(folder)
-    paths: list[str] = []
-    for name in sorted(os.listdir(folder)):
-        path = os.path.join(folder, name)
-        if os.lstat(path).st_ino in homes:
-            continue
-        if names is not None and name not in names and not name.startswith(".partial-"):
-            paths.append(path)
-        elif os.path.exists(os.path.join(path, _FINISHED)):
-            paths += newer_than_its_note(path)
-    return paths
-
-
-def newer_than_its_note(folder: str) -> list[str]:
-    """Return the files and links that somebody put into an environment, or changed there, after it was finished."""
-    finished, paths = os.lstat(os.path.join(folder, _FINISHED)).st_mtime, []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        names += [name for name in folders if os.path.islink(os.path.join(place, name))]
-        found = [os.path.join(place, name) for name in sorted(names) if not _IN_USE.fullmatch(name)]
-        paths += [path for path in found if os.lstat(path).st_mtime > finished]
-    return paths

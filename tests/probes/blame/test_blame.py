@@ -49,14 +49,6 @@ def test_loss_everywhere_names_nobody() -> None:
     assert blame(measured(fleet(to_c=2.0), dict.fromkeys(BOTH_WAYS, 20_000)), []) == ()
 
 
-def test_uncounted_retransmits_are_no_loss() -> None:
-    uncounted = [
-        Measurement("tcp", pair, 9.0, "Gbit/s", conditions={"retransmits": None, "duration_s": 1, "repetitions": 1})
-        for pair in BOTH_WAYS
-    ]
-    assert blame(uncounted, []) == ()
-
-
 def test_the_host_of_all_broken_pairs_is_named() -> None:
     rates = {pair: rate for pair, rate in fleet().items() if "c" not in pair}
     broken = [path_finding("tcp", "b", "c", "cut"), path_finding("tcp", "c", "d", "cut")]

@@ -53,83 +53,71 @@ class _Test:
     def frozen(self) -> DiagTest:
         return DiagTest(self.category, self.name, self.status, self.gpus, joined(self.text))
 
-
-def parse_dcgmi_diag(text: str) -> DcgmiDiag:
-    """Read the output; raise ParseError for a cut row, or where dcgmi says why there is no report."""
-    lines = lines_of(text, TOOL)
-    if any(line.text.lstrip().startswith("{") for line in lines):
-        report = _read_json(text, lines)
-        if report is not None:
-            return report
-    return _Reader().read(list(untagged(lines)))
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.tests: list[_Test] = []
-        self.metadata: dict[str, str] = {}
-        self.category: str | None = None
-        self.seen = False
-
-    def read(self, lines: Sequence[Line]) -> DcgmiDiag:
-        for line in lines:
-            text = line.text.strip()
-            if match := _CATEGORY.fullmatch(text):
-                self.category, self.seen = match[1], True
-            elif text.startswith("|") and not text.startswith("|--"):
-                self._row(line, text)
-        if not self.seen and not self.tests:
-            raise no_output(TOOL, lines, "table '| Diagnostic | Result |'")
-        return DcgmiDiag(tuple(test.frozen() for test in self.tests), self.metadata)
-
-    def _row(self, line: Line, text: str) -> None:
-        match = _ROW.fullmatch(text)
-        if match is None:
-            if text.startswith("|=") or not self.seen:
-                return
-            raise unreadable(TOOL, line, "the row is cut: it has no two cells")
-        name, cell = match[1].strip(), match[2]
-        if name == "Diagnostic" and cell.strip() == "Result":
-            self.seen = True
-        elif self.category == "Metadata":
-            if name:
-                self.metadata[name] = cell.strip()
-        elif not name or _MESSAGE.match(name) or _GPU_NAME.fullmatch(name):
-            self._more(name.rstrip(":"), cell)
-        else:
-            self.tests.append(_Test(self.category, name))
-            if not self._results(self.tests[-1], cell):
-                raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
-
-    def _more(self, kind: str, cell: str) -> None:
-        """Read a line below a test: results of more GPUs, or what the test says."""
-        if kind and (not self.tests or self.tests[-1].category != self.category):
-            # an error that belongs to no test of its category is the category's own failure
-            self.tests.append(_Test(self.category, kind, "Fail" if kind.lower() == "error" else None))
-        if not self.tests:
-            return
-        test = self.tests[-1]
-        if not kind and not test.text and self._results(test, cell):
-            return
-        test.text.append(cell)
-        if kind.lower() == "error" and (gpu := _GPUS.search(cell)) and test.name.lower() == "error":
-            test.gpus.update(dict.fromkeys(re.split(r" *, *", gpu[1]), "Fail"))
-
-    def _results(self, test: _Test, cell: str) -> bool:
+    def take(self, cell: str) -> bool:
+        """Take the results in a cell; return whether it begins with one."""
         text = cell.strip()
         if by_gpu := _GPU_STATUS.match(text):
-            test.gpus[by_gpu[1]] = by_gpu[2].capitalize()
+            self.gpus[by_gpu[1]] = by_gpu[2].capitalize()
             return True
         parts = [_STATUS.match(part.strip()) for part in text.split(";") if part.strip()]
         if not parts or parts[0] is None:
             return False
         for part in filter(None, parts):
             word = part[1].capitalize()
-            if test.status is None or _WORST.index(word) < _WORST.index(test.status):
-                test.status = word
+            if self.status is None or _WORST.index(word) < _WORST.index(self.status):
+                self.status = word
             if gpus := _GPUS.search(part[2] or ""):
-                test.gpus.update(dict.fromkeys(re.split(r" *, *", gpus[1]), word))
+                self.gpus.update(dict.fromkeys(re.split(r" *, *", gpus[1]), word))
         return True
+
+
+def parse_dcgmi_diag(text: str) -> DcgmiDiag:
+    """Read the output; raise ParseError for a cut row, or where dcgmi says why there is no report."""
+    lines = lines_of(text, TOOL)
+    report = _read_json(text, lines) if any(line.text.lstrip().startswith("{") for line in lines) else None
+    return report or _read_table(list(untagged(lines)))
+
+
+def _read_table(lines: Sequence[Line]) -> DcgmiDiag:
+    tests: list[_Test] = []
+    metadata: dict[str, str] = {}
+    category, has_begun = None, False
+    for line in lines:
+        text = line.text.strip()
+        match = _ROW.fullmatch(text)
+        name, cell = (match[1].strip(), match[2]) if match else ("", "")
+        if heading := _CATEGORY.fullmatch(text):
+            category, has_begun = heading[1], True
+        elif not text.startswith("|") or text.startswith(("|--", "|=")):
+            continue
+        elif match is None:
+            if has_begun:
+                raise unreadable(TOOL, line, "the row is cut: it has no two cells")
+        elif name == "Diagnostic" and cell.strip() == "Result":
+            has_begun = True
+        elif category == "Metadata":
+            metadata |= {name: cell.strip()} if name else {}
+        elif not name or _MESSAGE.match(name) or _GPU_NAME.fullmatch(name):
+            _more(tests, category, name.rstrip(":"), cell)
+        else:
+            tests.append(_Test(category, name))
+            if not tests[-1].take(cell):
+                raise unreadable(TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
+    if not has_begun and not tests:
+        raise no_output(TOOL, lines, "table '| Diagnostic | Result |'")
+    return DcgmiDiag(tuple(test.frozen() for test in tests), metadata)
+
+
+def _more(tests: list[_Test], category: str | None, kind: str, cell: str) -> None:
+    """Read a line below a test: results of more GPUs, or what the test says."""
+    if kind and (not tests or tests[-1].category != category):
+        # an error that belongs to no test of its category is the category's own failure
+        tests.append(_Test(category, kind, "Fail" if kind.lower() == "error" else None))
+    if not tests or (not kind and not tests[-1].text and tests[-1].take(cell)):
+        return
+    tests[-1].text.append(cell)
+    if kind.lower() == tests[-1].name.lower() == "error" and (gpu := _GPUS.search(cell)):
+        tests[-1].gpus.update(dict.fromkeys(re.split(r" *, *", gpu[1]), "Fail"))
 
 
 def joined(cells: Sequence[str]) -> str | None:

@@ -16,14 +16,15 @@ _HEAD = re.compile(
 )
 _GPU = re.compile(
     r"\|\s+(?P<index>\d{1,4})\s+(?:(?P<name>\S.*?)\s+)??(?P<persistence>On|Off|N/A|ERR!|WDDM|TCC|MCDM)\s+\|"
-    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A|ERR!)\s*(?:On|Off|N/A|ERR!)\s+\|\s+(?P<ecc>\S+)\s+\|"
+    r"\s+(?P<bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A|ERR!)\s*(?:On|Off|N/A|ERR!)\s+\|"
+    r"\s+(?P<ecc_uncorrected>\S+)\s+\|"
 )
 _USE = re.compile(
-    r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A|ERR!)"
-    r"\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
-    r"\s+(?:(?P<used>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)\s*/\s*(?P<total>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)"
-    r"|(?P<memory>[A-Z][^|/]*?|N/A))\s+\|"
-    r"\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
+    r"\|\s*(?:\d{1,3}%|N/A|ERR!)\s+(?P<temperature_c>\d{1,3}C|N/A|ERR!)\s+(?P<performance_state>P\d{1,2}|N/A|ERR!)"
+    r"\s+(?P<power_draw_w>\S+)\s*/\s*(?P<power_limit_w>\S+)\s+\|"
+    r"\s+(?:(?P<memory_used_mib>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)"
+    r"\s*/\s*(?P<memory_total_mib>\d{1,9}(?:MiB|\.{3})|N/A|ERR!)|(?P<memory>[A-Z][^|/]*?|N/A))\s+\|"
+    r"\s+(?P<utilization_percent>\d{1,3}%|N/A|ERR!)\s+\S.*?\s+\|"
 )
 _PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
@@ -36,19 +37,10 @@ _BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+[A-Za-z][^|]*\|\s*(?:[0-9A-Fa-f]{4,
 
 _ERROR = "ERR!"
 _UNREAD = re.compile(r"ERR!|\d*\.{3}")
-# the fields of what a row names otherwise
-_FIELDS = {
-    **{name: name for name in ("name", "persistence")},
-    "bus": "bus_id",
-    "ecc": "ecc_uncorrected",
-    "temperature": "temperature_c",
-    "state": "performance_state",
-    "draw": "power_draw_w",
-    "cap": "power_limit_w",
-    "used": "memory_used_mib",
-    "total": "memory_total_mib",
-    "busy": "utilization_percent",
-}
+_NUMBERS = (
+    *("ecc_uncorrected", "temperature_c", "power_draw_w", "power_limit_w", "memory_used_mib", "memory_total_mib"),
+    "utilization_percent",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +137,18 @@ def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
 
 def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
     printed = {**first.groupdict(""), **second.groupdict("")}
-    unavailable = {_FIELDS[key]: word for key, word in printed.items() if key in _FIELDS and _UNREAD.fullmatch(word)}
-    if printed["memory"] not in ("", "N/A", "Not Supported"):
-        unavailable["memory_used_mib"] = unavailable["memory_total_mib"] = printed["memory"]
+    memory, place, state = printed.pop("memory"), printed["bus_id"], printed["performance_state"]
+    unavailable = {key: word for key, word in printed.items() if _UNREAD.fullmatch(word)}
+    if memory not in ("", "N/A", "Not Supported"):
+        unavailable["memory_used_mib"] = unavailable["memory_total_mib"] = memory
     return TableGpu(
         index=int(first["index"]),
         name=None if first["name"] == _ERROR else first["name"],
-        bus_id=None if first["bus"] in ("N/A", _ERROR) else bus_id(first["bus"]) or first["bus"],
+        bus_id=None if place in ("N/A", _ERROR) else bus_id(place) or place,
         persistence={"On": True, "Off": False}.get(first["persistence"]),
-        ecc_uncorrected=_whole(first["ecc"]),
-        temperature_c=_whole(second["temperature"]),
-        performance_state=None if second["state"] in ("N/A", _ERROR) else second["state"],
-        power_draw_w=_whole(second["draw"]),
-        power_limit_w=_whole(second["cap"]),
-        memory_used_mib=_whole(second["used"] or ""),
-        memory_total_mib=_whole(second["total"] or ""),
-        utilization_percent=_whole(second["busy"]),
+        performance_state=None if state in ("N/A", _ERROR) else state,
         unavailable=unavailable,
+        **{name: _whole(printed[name]) for name in _NUMBERS},
     )
 
 

@@ -80,10 +80,7 @@ def lost_gpu(text: str) -> LostGpu | None:
 
 
 def warning(text: str) -> str | None:
-    """Return a line like `WARNING.
-
-    InfoROM is corrupted at gpu 0000:02:00.0`, which stands before or after the output.
-    """
+    """Return a line such as `WARNING: infoROM is corrupted at gpu 0000:02:00.0`, before or after the output."""
     return text.strip() if "WARNING" in text and _WARNING.search(text) else None
 
 

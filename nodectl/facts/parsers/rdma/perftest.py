@@ -147,10 +147,7 @@ class _Table:
         self._has_more_columns = False
 
     def read(self, line: Line) -> str | None:
-        """Return None for a header or a row, else the text that is neither.
-
-        The line, or what is glued to a row's end.
-        """
+        """Return None for a header or a row, else the text that is neither: the line, or what follows a row's end."""
         if _HEADER.match(line.text):
             self._head(line)
             return None

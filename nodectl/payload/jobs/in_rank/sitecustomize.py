@@ -19,7 +19,6 @@ _ROOM_BYTES = 128 * 1024
 _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
-_LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 
 
 def _make_way() -> None:
@@ -159,17 +158,7 @@ def _note(value: BaseException) -> Dict[str, Any]:
         "chain": [_link(error, role) for error, role in _chain(value)],
         "text": _bounded("".join(lines), _TEXT_CHARS),
         "full": _or(lambda: _full_disks(value), []),
-        "limits": _or(_limits, {}),
     }
-
-
-def _limits() -> Dict[str, int]:
-    """Return the limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
-    import resource
-
-    soft = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS if hasattr(resource, name)}
-    held = {name: number for name, number in soft.items() if number != resource.RLIM_INFINITY}
-    return {**held, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
@@ -279,22 +268,6 @@ def _write(path: str, document: Dict[str, Any]) -> None:
         raise
 
 
-def _bind_nic() -> None:
-    """Set the NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
-    document = os.environ.pop("NODECTL_GPU_HCAS", "")
-    if document:
-        import json
-
-        adapters, place = json.loads(document), os.environ["LOCAL_RANK"]
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            place = dict(enumerate(visible.split(","))).get(int(place), "").strip()
-        # a GPU by its UUID, or counted by speed, is none of the matrix's numbers: NCCL chooses
-        in_order = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID") == "PCI_BUS_ID"
-        if place.isdigit() and int(place) < len(adapters) and in_order:
-            os.environ["NCCL_IB_HCA"] = adapters[int(place)]
-
-
 def _trace() -> None:
     """Have the rank profiled if the job is launched with `--trace torch`."""
     if os.environ.pop("NODECTL_TRACE", ""):
@@ -307,7 +280,6 @@ def _install() -> None:
     try:
         if _is_rank():
             _clean_environment()
-            _bind_nic()
             _Rank()
             _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank

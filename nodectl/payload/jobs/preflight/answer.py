@@ -26,7 +26,7 @@ from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
-from ..folder import JobFolder, known_jobs, state_root
+from ..folder import state_root
 from ..job_id import is_job_id
 from ..process import all_pids, login_of, read_cmdline
 
@@ -207,7 +207,6 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "cuda": cuda_of_torch(venv) if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
-            "dead": dead_interpreter(venv, request["engine"]) if venv else "",
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
@@ -235,24 +234,6 @@ def python_version(prefix: Path) -> str:
         return record.name.split("-")[1]
     match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
     return match.group(1) if match else ""
-
-
-# of a script's first lines; paths that the kernel would cut are given to sh
-_INTERPRETER = re.compile(rb"#!\s*(/\S+)|'''exec' ([\"']?)(/[^\"'\n]+?)\2 [\"']?\$0")
-_HEAD_BYTES = 4096
-
-
-def dead_interpreter(prefix: Path, engine: str) -> str:
-    """Return the Python that what starts the ranks names and that is not there; empty if it is, or is not told."""
-    if engine == "deepspeed":  # it is started by the environment's own python
-        return ""
-    try:
-        with (prefix / "bin" / (engine or "torchrun")).open("rb") as file:
-            lines = file.read(_HEAD_BYTES).split(b"\n")[:2]
-    except OSError:
-        return ""
-    named = [match.group(1) or match.group(3) for match in map(_INTERPRETER.match, lines) if match]
-    return next((os.fsdecode(path) for path in named if not os.access(path, os.X_OK)), "")
 
 
 def _engines(request: Dict[str, Any]) -> List[str]:
@@ -306,7 +287,7 @@ def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
-        "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
+        "running_jobs": {"ids": running_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
@@ -370,18 +351,8 @@ def shm_mib() -> Optional[int]:
 
 
 def running_jobs() -> List[str]:
-    """Jobs of nodectl whose supervisor lives on this node."""
-    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
-
-
-def others_jobs() -> List[str]:
-    """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
-    jobs = set()
-    for pid in all_pids():
-        job_id = _started(read_cmdline(pid))
-        if is_job_id(job_id) and not (JobFolder(job_id).exists or os.path.isdir(JobFolder(job_id).partial)):
-            jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
-    return sorted(jobs)
+    """Jobs of nodectl that any login runs here, by their supervisors' command lines."""
+    return sorted({job_id for job_id in map(_started, map(read_cmdline, all_pids())) if is_job_id(job_id)})
 
 
 def _started(cmdline: List[str]) -> str:
@@ -390,13 +361,6 @@ def _started(cmdline: List[str]) -> str:
         return ""
     command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
     return job_id if command == "start" else ""
-
-
-def _runs(job: JobFolder) -> bool:
-    try:
-        return job.supervisor_alive() and not job.state().get("final", False)
-    except (OSError, ValueError):
-        return False
 
 
 def main(arguments: List[str]) -> int:

@@ -1,7 +1,7 @@
 """perftest's two ends: `serve` and `measure` run a plan of tests together, on two hosts or on one.
 
-`look` says what there is. Who measures leads: for each test of the plan one end starts perftest's server and the other
-its client, as the plan says, and both ends' outputs are told by the one who measures.
+`look` says what there is. Who measures leads: for each test of the plan the other end starts perftest's server, and it
+the client; both ends' outputs are told by the one who measures.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from ...common import program, sockets
 from ...common.events import say
 from ...common.sockets import LISTEN
 from ...jobs.syscalls import die_with_parent
-from ..tcp import port_states, reserve
+from ..tcp import port_states
 from . import ports
 
 HELP_S = 20.0
@@ -154,74 +154,70 @@ def has_failed(run: Optional[Dict[str, Any]]) -> bool:
     return run is None or bool(run["status"]) or run["timed_out"]
 
 
-class Ends:
-    """One end's part of the plan, test by test."""
+class Servers:
+    """perftest's servers, test by test, on the port on which the other end came."""
 
-    def __init__(self, plan: List[Dict[str, Any]], address: str, port: int) -> None:
-        self.plan, self.address, self.port = plan, address, port
+    def __init__(self, plan: List[Dict[str, Any]], port: int) -> None:
+        self.plan, self.port = plan, port
         self._server: Optional[Program] = None
-        self._client: Optional[Program] = None
         self._received: Optional[int] = None
 
     def close(self) -> None:
         """End what runs, if anything does."""
-        for running in (self._client, self._server):
-            if running is not None:
-                running.clear()
+        if self._server is not None:
+            self._server.clear()
 
-    def start_server(self, number: int) -> Dict[str, Any]:
-        """{"port"} where it listens, {"run"} where it ended instead."""
+    def start(self, number: int) -> Dict[str, Any]:
+        """Return {"run"} of a server that ended instead of listening; nothing of one that listens."""
         test = self.plan[number]
         self._received = ports.packets(*test["server_port"])
+        argv = [*test["server"], "-p", str(self.port)]
         for attempt in range(ATTEMPTS):
-            port = self.port or reserve(self.address, 0)
-            argv = [*test["server"], "-p", str(port)]
             try:
                 server = Program(argv, test["server_cpus"])
             except OSError as error:
                 return {"run": not_started(argv, error)}
             until = time.monotonic() + LISTEN_S
-            while LISTEN not in port_states(port) and server.running() and time.monotonic() < until:
+            while LISTEN not in port_states(self.port) and server.running() and time.monotonic() < until:
                 time.sleep(POLL_S)
             if server.running():
                 self._server = server
-                return {"port": port}
+                return {}
             run = server.outcome()
             if BUSY not in run["stderr"] + run["stdout"] or attempt + 1 == ATTEMPTS:
                 break
             time.sleep(0.5)
-        return {"run": self._seen(run, test, "server")}
+        return {"run": seen(run, test["server_port"], self._received)}
 
-    def finish_server(self, number: int) -> Dict[str, Any]:
+    def finish(self, number: int) -> Dict[str, Any]:
         """Return what became of it; it has ended then."""
         server, self._server = self._server, None
         if server is None:
             raise RuntimeError("no server was started for test %d" % number)
         server.wait(FINISH_S)
-        return self._seen(server.outcome(), self.plan[number], "server")
+        return seen(server.outcome(), self.plan[number]["server_port"], self._received)
 
-    def client(self, number: int, address: str, port: int) -> Dict[str, Any]:
-        """Run it to its end, or to its deadline; what became of it."""
-        test = self.plan[number]
-        self._received = ports.packets(*test["client_port"])
-        argv = [*test["client"], "-p", str(port), address]
-        try:
-            client = self._client = Program(argv, test["client_cpus"])
-        except OSError as error:
-            return not_started(argv, error)
-        try:
-            client.wait(test["deadline_s"])
-            return self._seen(client.outcome(), test, "client")
-        finally:
-            client.clear()
-            self._client = None
 
-    def _seen(self, run: Dict[str, Any], test: Dict[str, Any], role: str) -> Dict[str, Any]:
-        """Return the run, with the state of its port and the packets that came meanwhile."""
-        port = test["%s_port" % role]
-        now = ports.packets(*port)
-        received = None if now is None or self._received is None else now - self._received
-        return {**run, "link": {**ports.state_of(*port), "received": received}}
+def run_client(test: Dict[str, Any], address: str, port: int) -> Dict[str, Any]:
+    """Run it to its end, or to its deadline; what became of it."""
+    received = ports.packets(*test["client_port"])
+    argv = [*test["client"], "-p", str(port), address]
+    try:
+        client = Program(argv, test["client_cpus"])
+    except OSError as error:
+        return not_started(argv, error)
+    try:
+        client.wait(test["deadline_s"])
+        return seen(client.outcome(), test["client_port"], received)
+    finally:
+        client.clear()
+
+
+def seen(run: Dict[str, Any], port: Sequence[Any], before: Optional[int]) -> Dict[str, Any]:
+    """Return the run, with the state of its port and the packets that came meanwhile."""
+    now = ports.packets(*port)
+    received = None if now is None or before is None else now - before
+    return {**run, "link": {**ports.state_of(*port), "received": received}}
 
 
 CONNECT_S = 8.0
@@ -252,12 +248,11 @@ def serve(options: argparse.Namespace) -> None:
     program.end_by_signals()
     plan = json.loads(options.plan)
     with kept_alive(sockets.await_client(options.address, options.port, IDLE_S)) as sock:
-        # perftest's servers listen on the port that this connection came to
-        ends = Ends(plan, options.address, sock.getsockname()[1])
+        servers = Servers(plan, sock.getsockname()[1])
         try:
-            answer_until_end(sock, ends, str(sock.getpeername()[0]), longest_s(plan))
+            answer_until_end(sock, servers, longest_s(plan))
         finally:
-            ends.close()
+            servers.close()
 
 
 def kept_alive(sock: socket.socket) -> socket.socket:
@@ -276,64 +271,25 @@ def receive(sock: socket.socket, timeout_s: float) -> Dict[str, Any]:
     return message
 
 
-def answer_until_end(sock: socket.socket, ends: Ends, peer: str, idle_s: float) -> None:
+def answer_until_end(sock: socket.socket, servers: Servers, idle_s: float) -> None:
     """Do what the other end asks."""
     while True:
         asked = receive(sock, idle_s)
-        number = int(asked.get("test", 0))
         if asked["do"] == "end":
             return
-        if asked["do"] == "start":
-            answer = ends.start_server(number)
-        elif asked["do"] == "finish":
-            answer = {"run": ends.finish_server(number)}
-        else:
-            answer = {"run": ends.client(number, peer, int(asked["port"]))}
+        number = int(asked["test"])
+        answer = servers.start(number) if asked["do"] == "start" else {"run": servers.finish(number)}
         sockets.send_message(sock, answer)
 
 
-class Leader:
-    """Runs the plan with the other end; `runs` is what is known of the test under way, also where an end is lost."""
-
-    def __init__(self, sock: socket.socket, ends: Ends, there: str) -> None:
-        self.runs: Dict[str, Optional[Dict[str, Any]]] = {}
-        self._sock, self._ends, self._there = sock, ends, there
-
-    def ask(self, timeout_s: float, **message: Any) -> Dict[str, Any]:
-        """Send the other end a request, and return its answer."""
-        sockets.send_message(self._sock, message)
-        return receive(self._sock, timeout_s)
-
-    def test(self, number: int) -> None:
-        """Both ends' runs; None of one that was not started."""
-        self.runs = {"server": None, "client": None}
-        if self._ends.plan[number]["server_here"]:
-            self._served_here(number)
-        else:
-            self._served_there(number)
-
-    def _served_here(self, number: int) -> None:
-        started = self._ends.start_server(number)
-        if "run" in started:
-            self.runs["server"] = started["run"]
-            return
-        wait_s = self._ends.plan[number]["deadline_s"] + 2 * END_S + ANSWER_S
-        try:
-            self.runs["client"] = self.ask(wait_s, do="client", test=number, port=started["port"])["run"]
-        finally:
-            self.runs["server"] = self._ends.finish_server(number)
-
-    def _served_there(self, number: int) -> None:
-        started = self.ask(LISTEN_S * ATTEMPTS + ANSWER_S, do="start", test=number)
-        if "run" in started:
-            self.runs["server"] = started["run"]
-            return
-        self.runs["client"] = self._ends.client(number, self._there, int(started["port"]))
-        self.runs["server"] = self.ask(FINISH_S + 2 * END_S + ANSWER_S, do="finish", test=number)["run"]
+def ask(sock: socket.socket, timeout_s: float, **message: Any) -> Dict[str, Any]:
+    """Send the other end a request, and return its answer."""
+    sockets.send_message(sock, message)
+    return receive(sock, timeout_s)
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Lead the other end through the plan."""
+    """Lead the other end through the plan; after a test that failed, no more of its group."""
     program.end_by_signals()
     plan = json.loads(options.plan)
     try:
@@ -341,30 +297,36 @@ def measure(options: argparse.Namespace) -> None:
     except sockets.UnreachedError as error:
         say(event="unreached", why=error.why, text=str(error))
         raise
-    local_address = str(sock.getsockname()[0])
-    ends = Ends(plan, local_address, options.fixed_port)
-    with kept_alive(sock):
-        try:
-            lead(Leader(sock, ends, options.address), plan, [local_address, options.address])
-            sockets.send_message(sock, {"do": "end"})
-        finally:
-            ends.close()
-
-
-def lead(leader: Leader, plan: List[Dict[str, Any]], addresses: List[str]) -> None:
-    """Every test of the plan; after one that failed, no more of its group."""
+    addresses = [str(sock.getsockname()[0]), options.address]
     failed = set()
-    for number, test in enumerate(plan):
-        if test["group"] in failed:
-            continue
-        try:
-            leader.test(number)
-        except OSError as error:
-            say(event="run", test=number, addresses=addresses, gone=str(error), **leader.runs)
-            raise RuntimeError("the other end does not answer any more: %s" % error) from error
-        say(event="run", test=number, addresses=addresses, gone="", **leader.runs)
-        if has_failed(leader.runs["client"]) or has_failed(leader.runs["server"]):
-            failed.add(test["group"])
+    with kept_alive(sock):
+        for number, test in enumerate(plan):
+            if test["group"] in failed:
+                continue
+            runs: Dict[str, Optional[Dict[str, Any]]] = {"server": None, "client": None}
+            gone = ""
+            try:
+                run_test(sock, number, test, options, runs)
+            except OSError as error:
+                gone = str(error)
+            say(event="run", test=number, addresses=addresses, gone=gone, **runs)
+            if gone:
+                raise RuntimeError("the other end does not answer any more: %s" % gone)
+            if has_failed(runs["client"]) or has_failed(runs["server"]):
+                failed.add(test["group"])
+        sockets.send_message(sock, {"do": "end"})
+
+
+def run_test(
+    sock: socket.socket, number: int, test: Dict[str, Any], options: argparse.Namespace, runs: Dict[str, Any]
+) -> None:
+    """Put both ends' runs into `runs`, also where the other end is lost; None of one that was not started."""
+    started = ask(sock, LISTEN_S * ATTEMPTS + ANSWER_S, do="start", test=number)
+    if "run" in started:
+        runs["server"] = started["run"]
+        return
+    runs["client"] = run_client(test, options.address, options.port)
+    runs["server"] = ask(sock, FINISH_S + 2 * END_S + ANSWER_S, do="finish", test=number)["run"]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -374,5 +336,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     program.add_addresses(ends)
     for end in ends:
         end.add_argument("--plan", required=True, help="the tests, as JSON")
-        end.add_argument("--fixed-port", type=int, default=0, help="where perftest listens on the client's host")
     return program.run(parser, argv, subprocess.SubprocessError)

@@ -58,10 +58,7 @@ class Place(NamedTuple):
 
 
 def _at(kind: Kind, *paths: str) -> Any:
-    """Return a field at these paths: the text's first, then the XML's, then older drivers'.
-
-    `section/a|b` are two of them.
-    """
+    """Return a field at these paths, the first that is printed counts; `section/a|b` are two of them."""
     spelt = tuple(
         f"{section}{slash}{name}"
         for section, slash, names in (path.rpartition("/") for path in paths)
@@ -279,10 +276,7 @@ def places_of(kind: Any) -> dict[str, Place]:
 
 @cache
 def sums() -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the groups of paths of each sum by its name.
-
-    What was counted since the driver was loaded, then what ever was.
-    """
+    """Return the groups of paths of each sum by its name: counts since the driver's load, then those of all time."""
     by_name = {item.name: item.metadata["sum"] for item in fields(GpuStatus) if "sum" in item.metadata}
     return {name: by_name[name] for name in sorted(by_name, key=lambda name: "volatile" not in name)}
 
