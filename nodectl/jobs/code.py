@@ -298,16 +298,29 @@ def _repository(path: Path) -> Path | None:
 def _git(root: Path, *options: str) -> list[str] | None:
     """Return the places that `git ls-files` prints for a repository; None without git, or if it is none.
 
-    The repository's own configuration names neither a program nor another work tree.
+    The repository's own configuration names neither a program nor another work tree, and nothing is fetched.
+    UsageError with git's own words if it lists nothing, as for a repository of another login.
     """
     safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--literal-pathspecs"]
-    argv = ["git", *safe, f"--git-dir={root / '.git'}", f"--work-tree={root}", "ls-files", "-z", *options]
+    # without --git-dir: git then checks whose repository it is
+    argv = ["git", *safe, f"--work-tree={root}", "ls-files", "-z", *options]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # no protocol: git fetches missing objects by programs that the configuration names
+    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_CEILING_DIRECTORIES": str(root.parent)}
     try:
-        done = subprocess.run(argv, cwd=root, env=env, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(argv, cwd=root, env={**env, "LC_ALL": "C"}, capture_output=True, check=False)
+    except OSError:
         return None
-    return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
+    if done.returncode == 0:
+        return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
+    words = os.fsdecode(done.stderr).strip()
+    if "not a git repository" in words:
+        return None
+    reason = next((line for line in words.splitlines() if line.startswith("fatal:")), words)
+    raise UsageError(
+        f"git does not list the files of {root}: {reason.removeprefix('fatal: ')}",
+        f"if you trust it, do what `git -C {root} ls-files` says; else copy its files to a folder of your own",
+    )
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:

@@ -397,6 +397,34 @@ def test_a_repositorys_own_configuration_changes_nothing(home: Path, cloned: Pat
     assert not (home / "ran").exists()
 
 
+def test_a_repository_that_wants_to_fetch_or_is_anothers_runs_nothing(home: Path, cloned: Path) -> None:
+    def git(*words: str) -> str:
+        own = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(["git", *own, *words], check=True, capture_output=True, text=True).stdout
+
+    for name in ("in", "out"):
+        (cloned / name).mkdir()
+        (cloned / name / "a").touch()
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    git("sparse-checkout", "init", "--cone", "--sparse-index")
+    git("sparse-checkout", "set", "in")
+    tree = git("rev-parse", "HEAD:out").strip()
+    (cloned / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    with (cloned / ".git/config").open("a") as config:
+        config.write('[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n')
+        config.write(f'[remote "origin"]\n\tpromisor = true\n\tuploadpack = touch {home}/ran\n[core]\n\tsshCommand = "touch {home}/ran; false"\n')
+    for url in ("ssh://host.invalid/x", f"file://{home}/x", f"ext::touch {home}/ran"):
+        git("config", "remote.origin.url", url)
+        assert {place for _, place in find_code("train.py").files} == {"train.py", "in/a"}
+        assert not (home / "ran").exists()
+    for path in (cloned, *cloned.rglob("*")):
+        os.chown(path, 4711, 4711)
+    with pytest.raises(UsageError, match="dubious ownership"):
+        find_code("train.py")
+    assert not (home / "ran").exists()
+
+
 def test_an_index_that_names_places_outside_takes_nothing_along(home: Path, cloned: Path) -> None:
     blob = subprocess.check_output(["git", "hash-object", "-w", "train.py"], text=True).strip()
     for place in ("zz/zz/helper.py", "zz/zz/.netrc"):
