@@ -167,6 +167,15 @@ def test_a_home_is_not_copied_though_it_is_named(home: Path, named: str) -> None
     alone(find_folder(["sh", "train.py"]), "train.py")
 
 
+@pytest.mark.parametrize("place", [".config/app", ".ssh/tools", ".mozilla/x/y"])
+def test_a_project_in_a_folder_of_keys_is_not_copied_whole(home: Path, place: str) -> None:
+    script = fill(repository(home / place), "cookies") / "train.py"
+    script.write_text("")
+    with pytest.raises(UsageError, match="in a folder of keys"):
+        find_code(str(script), home / place)
+    alone(find_code(str(script)), "train.py")
+
+
 @pytest.fixture
 def project(home: Path) -> Path:
     folder = fill(repository(home / "work" / "project"), *KEPT, *TRAVEL)
