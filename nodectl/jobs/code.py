@@ -37,6 +37,7 @@ _CACHES = GitIgnoreSpec.from_lines(
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta/history")
 _MOST_STAYED = 300
 _OF_GIT = "git's ignore rules"
+_OF_REPOSITORIES = "a git repository of its own, and no submodule that was checked out: --code or --include names it"
 _OF_CACHES = "nodectl's own rule for environments and caches"
 _OF_SECRETS = "nodectl's own rule for secrets and hidden files"
 _OF_GIVEN = "nodectl's own rule for the file of --env-file"
@@ -399,8 +400,8 @@ def _candidates(root: Path) -> tuple[list[str], dict[str, str]]:
         start = 0 if top == root else len(root.relative_to(top).as_posix()) + 1
         ignored = _git(top, "-oi", "--exclude-standard", "--directory", *below) or []
         stayed = {place[start:]: _OF_GIT for place in ignored if place[start:]}
-        places = [inner for place in places for inner in _of_submodule(top, place)]
-        places = sorted({place[start:] for place in places if not place.endswith("/")})
+        places = sorted({inner[start:] for place in places for inner in _of_submodule(top, place)})
+        stayed |= {place: _OF_REPOSITORIES for place in places if place.endswith("/")}
     else:
         places = list(_below(root))
         ignore_files = (".gitignore", *ignore_files)
@@ -415,7 +416,9 @@ def _of_submodule(top: Path, place: str) -> list[str]:
     if place.endswith("/") or folder.is_symlink() or not folder.is_dir():
         return [place]
     inside = _git(folder, "-co", "--exclude-standard") if (folder / ".git").exists() else None
-    return [f"{place}/{name}" for inner in inside or () for name in _of_submodule(folder, inner)]
+    if inside is None:
+        return [f"{place}/"]
+    return [f"{place}/{name}" for inner in inside for name in _of_submodule(folder, inner)]
 
 
 def _below(folder: Path) -> Iterator[str]:

@@ -421,8 +421,9 @@ def test_a_repository_that_wants_to_fetch_or_is_anothers_runs_nothing(home: Path
     tree = git("rev-parse", "HEAD:out").strip()
     (cloned / ".git/objects" / tree[:2] / tree[2:]).unlink()
     with (cloned / ".git/config").open("a") as config:
-        config.write('[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n')
-        config.write(f'[remote "origin"]\n\tpromisor = true\n\tuploadpack = touch {home}/ran\n[core]\n\tsshCommand = "touch {home}/ran; false"\n')
+        config.write("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n")
+        config.write(f'[core]\n\tsshCommand = "touch {home}/ran; false"\n')
+        config.write(f'[remote "origin"]\n\tpromisor = true\n\tuploadpack = touch {home}/ran\n')
     for url in ("ssh://host.invalid/x", f"file://{home}/x", f"ext::touch {home}/ran"):
         git("config", "remote.origin.url", url)
         assert {place for _, place in find_code("train.py").files} == {"train.py", "in/a"}
