@@ -36,7 +36,7 @@ class Lldp:
 
 
 def parse_lldp(text: str) -> Lldp:
-    """Read the neighbours of one host or switch."""
+    """Read the neighbours of one host or switch; ParseError for another document."""
     if not text.strip():
         raise ParseError(f"{_TOOL}: the output is empty")
     start = text.find("{")
@@ -44,11 +44,6 @@ def parse_lldp(text: str) -> Lldp:
         document = bounded_json.loads(text[max(start, 0) :])
     except ValueError as error:
         raise ParseError(f"{_TOOL}: not JSON: {text.strip()[:80]!r}: {error}", "run lldpctl -f json") from error
-    return read_lldp(document)
-
-
-def read_lldp(document: Any) -> Lldp:
-    """Read the neighbours from the parsed document; ParseError for one of another form."""
     try:
         # one object of all interfaces, or a list of objects of one each
         parts = _as_list(document["lldp"].get("interface", []))
