@@ -183,6 +183,7 @@ def slot(width: int) -> Pcie:
 PCIE = [
     Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="drain"),
     Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8), subject="GPU 0 (0000:07:00.0)"),
+    Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8, name="NVIDIA H200"), action="drain"),
     Case("gpu_pcie_width", "ok", built_x8()),
     Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
     Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="drain"),
