@@ -33,7 +33,7 @@ def box_of(row: dict[str, Any]) -> Box:
     size, model = len(cards), model_of(cards[0].name)
     # of modules whose source shows no matrix: all their links; an SXM2 carrier board joins some
     joined = model.nvlink if model and model.is_module and "SXM2" not in cards[0].name else None
-    whole = joined if size > len(row["gpus"]) == 1 else None
+    whole = joined if "links" not in row and size > len(row["gpus"]) == 1 else None
     words = str(row.get("links", f"NV{whole[1]}" if whole else "SYS")).split()
     if len(words) == 1:
         words *= size * (size - 1) // 2
@@ -42,4 +42,4 @@ def box_of(row: dict[str, Any]) -> Box:
     # the upper triangle, row by row
     for (a, b), word in zip(pairs, words, strict=True):
         matrix[a][b] = matrix[b][a] = word
-    return Box(cards, tuple(map(tuple, matrix)), row.get("switched", whole is not None and "links" not in row), row["source"])
+    return Box(cards, tuple(map(tuple, matrix)), row.get("switched", whole is not None), row["source"])
