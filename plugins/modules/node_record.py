@@ -12,6 +12,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
+from ansible_collections.nodectl.fleet.plugins.module_utils.gpu_hw import run_program
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
 
@@ -51,9 +52,9 @@ def main() -> None:
             with store.locked():
                 if wanted["state"] == "begin":
                     about = {key: wanted[key] for key in ("by", "login", "version", "profiles")}
-                    begin(store, module.run_command, name, about, touches)
+                    begin(store, run_program, name, about, touches)
                 else:
-                    settle(store, module.run_command, name)
+                    settle(store, run_program, name)
     except (TouchesError, TooBigError) as error:
         module.fail_json(msg="what a role may change cannot be recorded: %s" % error)
     except OSError as error:

@@ -23,6 +23,7 @@ from tests.checks.gpus import all_with, count, eight, gpu
 from tests.checks.table import DENIED, UNREAD, Case, dgx, found, plain, verify
 
 GPU7 = "GPU 7 (0000:77:00.0)"
+PART = {"ecc_volatile_uncorrectable": "Unknown Error"}
 HOT = ("sw_thermal_slowdown",)
 FOUR = "NVIDIA GeForce RTX 4090"
 TABLE = {"gpus": Gpus(8, tuple(gpu(index) for index in range(8)))}
@@ -109,6 +110,9 @@ MEMORY = [
     Case("gpu_ecc_mode", "skipped", eight(ecc_mode_current=False, ecc_mode_pending=True), subject=GPU7),
     Case("gpu_ecc_pending", "failed", eight(ecc_mode_current=False), subject=GPU7, action="reset GPU"),
     Case("gpu_ecc_mode", "ok", all_with(name=FOUR, ecc_mode_current=False, ecc_mode_pending=False)),
+    # a sum of which one part was refused is a lower bound
+    Case("gpu_ecc_uncorrectable", "failed", eight(ecc_volatile_uncorrectable=3, refused=PART)),
+    Case("gpu_ecc_uncorrectable", "unknown", eight(ecc_volatile_uncorrectable=0, refused=PART)),
     Case("gpu_ecc_mode", "skipped", all_with(refused={"ecc_mode_current": "N/A"})),
     Case("gpu_ecc_pending", "failed", eight(ecc_mode_pending=False), subject=GPU7, action="reset GPU"),
     Case("gpu_ecc_uncorrectable", "failed", eight(ecc_volatile_uncorrectable=1), subject=GPU7, action="reset GPU"),
@@ -183,6 +187,7 @@ def slot(width: int) -> Pcie:
 PCIE = [
     Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="drain"),
     Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8), subject="GPU 0 (0000:07:00.0)"),
+    Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8, name="NVIDIA H200"), action="drain"),
     Case("gpu_pcie_width", "ok", built_x8()),
     Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
     Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="drain"),
