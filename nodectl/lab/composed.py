@@ -51,34 +51,12 @@ class Card:
 
 @dataclass(frozen=True)
 class Box:
-    """The cards of one machine in the order of their numbers, and the matrix of `nvidia-smi topo -m`."""
+    """The cards of one machine in the order of their numbers, the matrix of `nvidia-smi topo -m`, places on the bus."""
 
     cards: tuple[Card, ...]
     links: tuple[tuple[str, ...], ...]
-    switched: bool
-    source: str
-    gone: int | None = None
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """Return where each card sits, by the order on the bus: a lost one leaves a gap."""
-        numbers = range(len(self.cards) + (self.gone is not None))
-        return tuple(number for number in numbers if number != self.gone)
-
-    def __str__(self) -> str:
-        names = list(dict.fromkeys(card.name for card in self.cards))
-        numbers = [sum(card.name == name for card in self.cards) for name in names]
-        return " + ".join(f"{number} x {name}" for number, name in zip(numbers, names, strict=True))
-
-    def without(self, number: int) -> Box:
-        """Return the box as the driver shows it after one card fell off the bus; PCI has it no more."""
-        rows = [[*row[:number], *row[number + 1 :]] for row in self.links]
-        return replace(
-            self,
-            cards=(*self.cards[:number], *self.cards[number + 1 :]),
-            links=tuple(map(tuple, (*rows[:number], *rows[number + 1 :]))),
-            gone=number,
-        )
+    slots: Sequence[int]
+    switched: bool = False
 
 
 def recording(box: Box) -> Recording:
@@ -129,7 +107,7 @@ def _box(text: str) -> Box:
     word = f"NV{model.nvlink[1]}" if switched and model is not None and model.nvlink is not None else "SYS"
     places = range(len(cards))
     links = tuple(tuple("X" if row == column else word for column in places) for row in places)
-    return Box(cards, links, switched, "the catalogue")
+    return Box(cards, links, places, switched)
 
 
 def _card(name: str, memory_gb: int | None) -> Card:

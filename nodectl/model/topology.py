@@ -156,7 +156,6 @@ class NcclEnvironment:
 
 # below one PCIe switch or root port: traffic between the two does not pass the CPU
 NEAR = ("PIX", "PXB")
-FAR_SOCKET = "SYS"
 _ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _MEANING = {
     "PIX": "one PCIe bridge away",

@@ -9,6 +9,7 @@ def joined(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, 
     """Each name's group, itself among them; of one name if no pair has it."""
     groups = {name: frozenset([name]) for name in names}
     for a, b in pairs:
-        group = groups[a] | groups[b]
-        groups |= dict.fromkeys(group, group)
+        if b not in groups[a]:
+            group = groups[a] | groups[b]
+            groups |= dict.fromkeys(group, group)
     return groups

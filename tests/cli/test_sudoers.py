@@ -46,6 +46,10 @@ def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None
     assert allowed == {argv if argv[1:] else (*argv, '""') for argv in rooted}
 
 
+# the head of the answer, then what gzip packed
+UNPACK = " | tail -n +2 | gunzip"
+
+
 @pytest.mark.lab
 def test_a_login_with_only_this_can_look_and_nothing_else(lab4: LabUnderTest) -> None:
     host = lab4.hosts[2]
@@ -58,12 +62,10 @@ def test_a_login_with_only_this_can_look_and_nothing_else(lab4: LabUnderTest) ->
         lab4.ssh(host, f"cat >/etc/sudoers.d/nodectl <<'END'\n{sudoers('op')}END")
         lab4.ssh(host, "cp /usr/bin/dmesg /root/dmesg.kept; printf '#!/bin/sh\\nid -un\\n' >/usr/bin/dmesg")
         lab4.ssh(host, f"cat >/home/op/look <<'END'\n{look}\nEND")
-        assert "out dmesg\nroot\n" in lab4.ssh(host, "runuser -l op -c 'sh /home/op/look | tail -n +2 | gunzip'")
-        assert "out dmesg\nroot\n" in lab4.ssh(host, "sh /home/op/look | tail -n +2 | gunzip"), "root needs no sudo"
+        assert "out dmesg\nroot\n" in lab4.ssh(host, f"runuser -l op -c 'sh /home/op/look{UNPACK}'")
+        assert "out dmesg\nroot\n" in lab4.ssh(host, f"sh /home/op/look{UNPACK}"), "root needs no sudo"
         lab4.ssh(host, "rm /etc/sudoers.d/nodectl")
-        assert "sudo: a password is required" in lab4.ssh(
-            host, "runuser -l op -c 'sh /home/op/look | tail -n +2 | gunzip'"
-        )
+        assert "sudo: a password is required" in lab4.ssh(host, f"runuser -l op -c 'sh /home/op/look{UNPACK}'")
         lab4.ssh(host, f"cat >/etc/sudoers.d/nodectl <<'END'\n{sudoers('op')}END")
         for refused in ("dmesg -C", "id", "sh", "lspci", "cat /etc/shadow"):
             said = lab4.ssh(host, f"runuser -l op -c 'sudo -n -- {refused}'")

@@ -38,4 +38,4 @@ def box_of(row: dict[str, Any]) -> Box:
     # the upper triangle, row by row
     for (a, b), word in zip(pairs, words, strict=True):
         matrix[a][b] = matrix[b][a] = word
-    return Box(cards, tuple(map(tuple, matrix)), row.get("switched", False), row["source"])
+    return Box(cards, tuple(map(tuple, matrix)), range(size), row.get("switched", False))

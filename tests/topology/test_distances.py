@@ -49,4 +49,4 @@ def test_hops_and_their_witness(given_graph: FabricGraph, hops: int | None, path
     ],
 )
 def test_parts_without_a_way_between_them(given_graph: FabricGraph, parts: list[tuple[str, ...]]) -> None:
-    assert parts_of(given_graph, Distances(given_graph), homes_of(given_graph)) == parts
+    assert parts_of(given_graph, homes_of(given_graph)) == parts

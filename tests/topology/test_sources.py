@@ -105,14 +105,10 @@ def test_lldp_of_hosts_and_switches(
     for name, document in documents.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     known = [Host(name, name) for name in hosts]
-    one_file = tmp_path / "all" / "everybody.json"
-    one_file.parent.mkdir()
-    one_file.write_text(json.dumps(documents))
-    for path in (tmp_path, one_file):
-        graph = graph_from(path, known, {})
-        fabric = judge_fabric(graph)
-        assert (fabric.max_hops, fabric.witness) == (hops, witness)
-        assert {each.gbit_s for each in graph.attachments} == {100.0}
+    graph = graph_from(tmp_path, known, {})
+    fabric = judge_fabric(graph)
+    assert (fabric.max_hops, fabric.witness) == (hops, witness)
+    assert {each.gbit_s for each in graph.attachments} == {100.0}
     assert fabric.findings[0].status.value == ("unknown" if hops is None else "ok")
 
 

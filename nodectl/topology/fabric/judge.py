@@ -32,68 +32,45 @@ class Distances:
     """Distances between the switches to which hosts are attached."""
 
     def __init__(self, graph: FabricGraph) -> None:
-        ids = [switch.id for switch in graph.switches]
-        self._index = {name: number for number, name in enumerate(ids)}
-        self._ids = ids
-        self._near = [0] * len(ids)
+        self._place = {switch.id: place for place, switch in enumerate(graph.switches)}
+        self._near: dict[str, set[str]] = {switch: set() for switch in self._place}
         for trunk in graph.trunks:
-            a, b = self._index[trunk.a], self._index[trunk.b]
-            self._near[a] |= 1 << b
-            self._near[b] |= 1 << a
-        self._levels: dict[int, list[int]] = {}
+            self._near[trunk.a].add(trunk.b)
+            self._near[trunk.b].add(trunk.a)
+        self._known: dict[str, dict[str, float]] = {}
 
-    def bits(self, switches: Iterable[str]) -> int:
-        """Return these switches as one number: a bit is set for each."""
-        number = 0
-        for switch in switches:
-            number |= 1 << self._index[switch]
-        return number
+    def from_switch(self, switch: str) -> dict[str, float]:
+        """Return the number of switches on the way from `switch` to each, 1 to itself; inf where no way leads."""
+        if switch not in self._known:
+            ways = dict.fromkeys(self._place, inf)
+            for count, level in enumerate(self.around([switch]), 1):
+                ways |= dict.fromkeys(level, count)
+            self._known[switch] = ways
+        return self._known[switch]
 
-    def levels(self, switch: str) -> list[int]:
-        """Return the switches at distance 0, 1, 2 … from `switch`, and no others; each level as bits."""
-        start = self._index[switch]
-        if start not in self._levels:
-            self._levels[start] = self._search(1 << start)
-        return self._levels[start]
-
-    def reach(self, switch: str) -> int:
-        """All switches that `switch` is joined with, as bits; itself too."""
-        return _up_to(self.levels(switch))
-
-    def nearest(self, switch: str, targets: int) -> int | None:
+    def nearest(self, switch: str, targets: Iterable[str]) -> float:
         """Return the number of switches on the way from a host at `switch` to one at the nearest of `targets`."""
-        for distance, level in enumerate(self.levels(switch)):
-            if level & targets:
-                return distance + 1
-        return None
+        return min(map(self.from_switch(switch).__getitem__, targets))
 
-    def path(self, switch: str, targets: int) -> list[str]:
-        """Return the switches on the way to the nearest of `targets`, the first of several by number."""
-        levels = self.levels(switch)
-        distance = next(number for number, level in enumerate(levels) if level & targets)
-        here = _lowest(levels[distance] & targets)
+    def path(self, switch: str, targets: Iterable[str]) -> list[str]:
+        """Return the switches on the way to the nearest of `targets`, the first of several in the graph's order."""
+        ways = self.from_switch(switch)
+        here = min(targets, key=lambda target: (ways[target], self._place[target]))
         way = [here]
-        for level in reversed(levels[:distance]):
-            here = _lowest(level & self._near[here])
+        while here != switch:
+            closer = (other for other in self._near[here] if ways[other] < ways[here])
+            here = min(closer, key=self._place.__getitem__)
             way.append(here)
-        return [self._ids[number] for number in reversed(way)]
+        return way[::-1]
 
-    def around(self, switches: Iterable[str]) -> Iterator[list[str]]:
+    def around(self, switches: Iterable[str]) -> Iterator[set[str]]:
         """Yield these switches, then those one further from the nearest of them, and so on."""
-        for level in self._search(self.bits(switches)):
-            yield [self._ids[number] for number in _ones(level)]
-
-    def _search(self, start: int) -> list[int]:
-        frontier = seen = start
-        levels = []
-        while frontier:
-            levels.append(frontier)
-            beyond = 0
-            for number in _ones(frontier):
-                beyond |= self._near[number]
-            frontier = beyond & ~seen
-            seen |= frontier
-        return levels
+        level = set(switches)
+        left = self._near.keys() - level
+        while level:
+            yield level
+            level = {switch for switch in left if not self._near[switch].isdisjoint(level)}
+            left -= level
 
 
 def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
@@ -113,27 +90,22 @@ def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farth
     worst, ends = 0, ("", "", "")
     for ours, members in classes.items():
         for switch in sorted(ours, key=natural):
-            levels = distances.levels(switch)
-            within = _up_to(levels, worst)
-            reach = distances.reach(switch)
             for theirs, others in classes.items():
-                targets = distances.bits(theirs)
-                if targets & within or not targets & reach or (ours == theirs and len(members) < 2):
-                    continue
-                worst = distances.nearest(switch, targets) or worst
-                within = _up_to(levels, worst)
-                ends = (members[0], switch, others[1] if ours == theirs else others[0])
+                hops = distances.nearest(switch, theirs)
+                if worst < hops < inf and (ours != theirs or len(members) > 1):
+                    worst, ends = int(hops), (members[0], switch, others[1] if ours == theirs else others[0])
     if not worst:
         return Farthest(None, ())
     first, switch, second = ends
-    return Farthest(worst, (first, *distances.path(switch, distances.bits(homes[second])), second))
+    return Farthest(worst, (first, *distances.path(switch, homes[second]), second))
 
 
-def parts_of(graph: FabricGraph, distances: Distances, homes: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
+def parts_of(graph: FabricGraph, homes: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
     """Return the groups of hosts that can reach one another, largest first; one group where the fabric is whole."""
-    islands: dict[int, list[str]] = defaultdict(list)
+    islands: dict[frozenset[str], list[str]] = defaultdict(list)
+    island_of = joined({switch.id for switch in graph.switches}, [(trunk.a, trunk.b) for trunk in graph.trunks])
     for host, switches in homes.items():
-        for island in {distances.reach(switch) for switch in switches}:
+        for island in {island_of[switch] for switch in switches}:
             islands[island].append(host)
     groups = [frozenset(hosts) for hosts in islands.values()]
     groups += [frozenset(pair) for pair in graph.direct]
@@ -151,30 +123,10 @@ def _classes(homes: Mapping[str, frozenset[str]]) -> dict[frozenset[str], list[s
     return dict(classes)
 
 
-def _up_to(levels: list[int], count: int | None = None) -> int:
-    """Return the switches of the first levels, or of all, as bits."""
-    switches = 0
-    for level in levels[:count]:
-        switches |= level
-    return switches
-
-
-def _ones(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
 def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     """All hosts, those with the same switches in the order of `homes`, then those nearest to them."""
     groups = _classes(homes)
     counted = {group: number for number, group in enumerate(groups)}
-    bits = {group: distances.bits(group) for group in groups}
     left = set(groups)
     order: list[str] = []
     here = next(iter(groups), None)
@@ -182,14 +134,13 @@ def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tup
         left.discard(here)
         order += groups[here]
         ours = here
-        here = min(left, key=lambda group: (*_apart(distances, ours, bits[group]), counted[group]), default=None)
+        here = min(left, key=lambda group: (*_apart(distances, ours, group), counted[group]), default=None)
     return tuple(order)
 
 
-def _apart(distances: Distances, ours: frozenset[str], theirs: int) -> tuple[float, float]:
+def _apart(distances: Distances, ours: frozenset[str], theirs: frozenset[str]) -> tuple[float, float]:
     """Return how far two groups are: the worst of their ports, then all of them; endlessly far if no way leads."""
-    ways = [distances.nearest(switch, theirs) for switch in ours]
-    lengths = [inf if way is None else way for way in ways]
+    lengths = [distances.nearest(switch, theirs) for switch in ours]
     return (max(lengths), sum(lengths))
 
 
@@ -454,7 +405,7 @@ def judge_fabric(graph: FabricGraph, order: Sequence[str] = (), max_hops: int = 
     homes = homes_of(graph)
     distances = Distances(graph)
     complete = graph.trunks_known or len(set(homes.values())) < 2
-    parts = parts_of(graph, distances, homes) if complete else []
+    parts = parts_of(graph, homes) if complete else []
     worst = farthest(distances, homes) if complete else Farthest(None, ())
     if worst.hops is None and graph.direct and not homes:
         worst = Farthest(0, graph.direct[0])

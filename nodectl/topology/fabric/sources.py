@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nodectl.common import bounded_json
 from nodectl.common.counting import counted
 from nodectl.common.natural import natural
 from nodectl.errors import InventoryError, NodectlError, ParseError, UsageError
-from nodectl.facts.parsers.linux.lldp import Lldp, parse_lldp, read_lldp
+from nodectl.facts.parsers.linux.lldp import Lldp, parse_lldp
 from nodectl.facts.parsers.rdma.fabric import IbNetDiscover, parse_ibnetdiscover
 from nodectl.model.host import Host
 from nodectl.model.recording import Command
@@ -248,7 +247,7 @@ def _graph(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str
             return lldp_graph(_folder(path), hosts, str(path))
         text = _file_text(path)
         if text.lstrip().startswith("{"):
-            return lldp_graph(_lldp_file(path, text), hosts, str(path))
+            return lldp_graph({path.stem: parse_lldp(text)}, hosts, str(path))
         return ib_graph(parse_ibnetdiscover(text), hosts, guids, str(path))
     except ParseError as error:
         raise ParseError(f"{path}: {error.message}", error.remedy or _remedy()) from error
@@ -265,17 +264,6 @@ def _file_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", _remedy()) from error
-
-
-def _lldp_file(path: Path, text: str) -> dict[str, Lldp]:
-    """One host's own, named like the file, or one object with a document for each host."""
-    try:
-        document = bounded_json.loads(text)
-    except ValueError as error:
-        raise ParseError(f"lldpctl: not JSON: {error}") from error
-    if "lldp" in document:
-        return {path.stem: read_lldp(document)}
-    return {str(name): read_lldp(host_document) for name, host_document in document.items()}
 
 
 def _folder(path: Path) -> dict[str, Lldp]:

@@ -95,7 +95,7 @@ REFUSED = {
     "lldpctl": [
         ("", "empty"),
         ('{"lldp": {"interface": [', "not JSON"),
-        ('{"lldp": {"interface": [3]}}', "interface"),
+        ('{"lldp": {"interface": [3]}}', "no 'lldp' with its interfaces"),
         ('{"lldp": {"interface": {"eth0": {}}}}', "eth0"),
     ],
     "lspci-acs": [
