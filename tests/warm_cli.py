@@ -27,7 +27,6 @@ _OF_PYTHON = ("PYTHON", "LANG", "LC_", "LD_")
 # Ansible reads its configuration when it is imported; what runs on nodes is never imported here
 _NOT_IMPORTED = (
     "nodectl.transport.inventory.read",
-    "nodectl.transport.inventory.settings",
     "nodectl.provision.pipelining",
     "nodectl.payload",
     "nodectl.workloads",

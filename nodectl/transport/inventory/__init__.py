@@ -13,8 +13,7 @@ from nodectl.transport.inventory.here import NAME, environment, inventory_of_her
 
 if TYPE_CHECKING:
     from nodectl.common.access import Access
-    from nodectl.transport.inventory.read import Inventory
-    from nodectl.transport.inventory.settings import Settings
+    from nodectl.transport.inventory.read import Inventory, Settings
 
 
 class Here:
@@ -53,7 +52,7 @@ def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inve
 def read_settings() -> Settings:
     """Return what Ansible's settings are, and where they stand; InventoryError where Ansible refuses them."""
     with _ansible():
-        from nodectl.transport.inventory.settings import settings
+        from nodectl.transport.inventory.read import settings
 
         return settings()
 

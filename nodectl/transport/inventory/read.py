@@ -7,13 +7,16 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import ansible
 from ansible import constants, context
 from ansible.errors import AnsibleError
 from ansible.inventory import manager as ansible_manager
+from ansible.module_utils import basic
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import PromptVaultSecret
@@ -460,3 +463,35 @@ def _remedy(error: BaseException, otherwise: str) -> str:
             f"install what holds the plug-in {name}: ansible-galaxy collection install, or set ANSIBLE_COLLECTIONS_PATH"
         )
     return "define what the template uses" if "undefined" in text else otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Ansible's own settings; `file` is the ansible.cfg that counts.
+
+    `origins` has for each setting that somebody set a file, or a variable of the environment (`env: NAME`).
+    """
+
+    version: str
+    file: str | None
+    origins: Mapping[str, str]
+    inventory: tuple[str, ...]
+    inventory_origin: str
+    host_key_checking: bool
+    least_python: tuple[int, ...]
+
+
+def settings() -> Settings:
+    """Return it as Ansible has read them in this process."""
+    config = constants.config
+    names = config.get_configuration_definitions()
+    origins = {name: str(config.get_config_value_and_origin(name)[1]) for name in names}
+    return Settings(
+        version=str(ansible.__version__),
+        file=constants.CONFIG_FILE,
+        origins={name: origin for name, origin in origins.items() if origin not in ("", "default")},
+        inventory=tuple(constants.DEFAULT_HOST_LIST),
+        inventory_origin=origins["DEFAULT_HOST_LIST"],
+        host_key_checking=bool(constants.HOST_KEY_CHECKING),
+        least_python=tuple(getattr(basic, "_PY_MIN", ())),
+    )

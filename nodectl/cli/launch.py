@@ -6,16 +6,18 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nodectl.checks.launch.candidate import JobNeeds, PathKind
 from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.jobs import conclude, follow_output, stop_job
-from nodectl.cli.launch.options import Launch, LaunchCommand
-from nodectl.cli.options import takes
+from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Seconds, argument, option, option_group, takes
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -24,11 +26,16 @@ from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
+from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
+    CODE_LIMIT_MIB,
     HOST,
+    LEASE_S,
+    NIC_BINDINGS,
+    TRACERS,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -56,6 +63,151 @@ _CHANCE_S = 2.0
 _UNDO_S = 30.0
 
 
+def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return the value; UsageError if a nodectl.toml gives it, which may be part of the project."""
+    if value and ctx.get_parameter_source(str(param.name)) is not ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"{param.opts[0]} is taken from the command line alone", ctx)
+    return value
+
+
+@option_group
+class _Limits:
+    """How many ranks there are, and what ends the job."""
+
+    nproc_per_node: int | None = option(
+        "--nproc-per-node", "Ranks on each host.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
+    )
+    lease: float = option("--lease", "End the job when a host is silent for this time.", default=LEASE_S, metavar="S")
+    time_limit: float | None = option(
+        "--time-limit", "End the job after this time: 4h, 90m.", type=Seconds(1), metavar="TIME"
+    )
+
+
+@option_group
+class _Program:
+    """The program that runs: a script, a module or another engine's words; copied, or on the hosts."""
+
+    code_folder: Path | None = option(
+        "--code",
+        "Folder that is copied.  Default: SCRIPT's git repository, else SCRIPT alone.",
+        type=EXISTING_FOLDER,
+        metavar="DIR",
+    )
+    include: tuple[Path, ...] = option(
+        "--include",
+        "Copy this file or folder of the project although it is ignored or hidden; never a secret.",
+        type=EXISTING_PATH,
+        multiple=True,
+        callback=_typed_alone,
+        metavar="PATH",
+    )
+    code_limit: int = option(
+        "--code-limit",
+        "Largest total size of what is copied.",
+        default=CODE_LIMIT_MIB,
+        type=click.IntRange(1),
+        metavar="MIB",
+    )
+    chdir: str | None = option("--chdir", "Run the code in this folder of the hosts; nothing is copied.", metavar="DIR")
+    module: str | None = option("-m --module", "Start a Python module, as `python -m` does.", metavar="MODULE")
+    engine: str = option(
+        "--engine",
+        "Program that starts the ranks; all but torchrun take `-- ARGV`; `command` runs ARGV once a rank.",
+        default=TORCHRUN,
+        type=OneOf(NAMES),
+    )
+    checkpoint: str | None = option(
+        "--checkpoint", "Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.", metavar="DIR"
+    )
+    script: str | None = argument(required=False)
+    args: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
+
+
+@option_group
+class _Environment:
+    """The surroundings of each rank: its Python, container, variables, CPUs and NICs."""
+
+    names: tuple[str, ...] = option("--env", "Pass a variable of your environment to the job.", metavar="NAME")
+    env_file: Path | None = option(
+        "--env-file",
+        "File of NAME=VALUE lines for the job, mode 0600.",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+    venv: str | None = option(
+        "--venv",
+        "Environment that holds torchrun, a venv or a conda prefix.  Default: the inventory's pytorch_venv.",
+        metavar="DIR",
+    )
+    container: str | None = option(
+        "--container", "Run in a container of this image, with the hosts' network, GPUs and RDMA.", metavar="IMAGE"
+    )
+    nic_binding: str = option(
+        "--nic-binding",
+        "host: NCCL uses each host's NICs for training.",
+        default=NIC_BINDINGS[0],
+        type=OneOf(NIC_BINDINGS),
+    )
+
+
+@option_group
+class _Hosts:
+    """The hosts that run ranks, their order, and what they must be or have."""
+
+    nodes: str | None = option(
+        "--nodes",
+        "Number of hosts that run ranks; the others are spares.",
+        metavar="N|MIN:MAX",
+    )
+    restarts: int | None = option(
+        "--restarts",
+        "Number of new attempts after a failure.  Default: 0.",
+        type=click.IntRange(0, 1000),
+        metavar="N",
+    )
+    spares: int | None = option(
+        "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
+    )
+    interface: str | None = option(
+        "--interface", "Interface of the job: eth1, or the one in 10.1.0.0/16 on each host.", metavar="NAME|NETWORK"
+    )
+    needs: tuple[str, ...] = option("--need", "Path that every host must have before the start.", metavar="PATH")
+    skips: tuple[str, ...] = option(
+        "--skip",
+        "Start even if this check of preflight fails.",
+        metavar="CHECK",
+    )
+
+
+@option_group
+class _Options:
+    """All options of the command."""
+
+    limits: _Limits
+    code: _Program
+    around: _Environment
+    hosts: _Hosts
+    trace: str | None = option(
+        "--trace",
+        "Profile some steps of each rank; a table shows compute, communication, overlap and idle.",
+        type=OneOf(TRACERS),
+    )
+    detach: bool = option("--detach", "Print the job's id and return.")
+    dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
+
+
+class _Command(click.Command):
+    """Says where `--` belongs, for options that were meant for the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does; name `--` for an option that nodectl does not have."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = "the program's own options stand behind `--`: nodectl launch SCRIPT -- OPTIONS"
+            raise click.UsageError(f"{error.format_message()}\n  try: {hint}", ctx) from error
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """The work as this machine resolves it: program and code, what hosts must have, variables of the ranks."""
@@ -68,11 +220,11 @@ class _Work:
     on_event: tuple[str, ...]
 
 
-@click.command(cls=LaunchCommand)
-@takes(Launch)
+@click.command(cls=_Command)
+@takes(_Options)
 @include_cordoned_option
 @click.pass_obj
-def launch(app: App, asked: Launch) -> None:
+def launch(app: App, asked: _Options) -> None:
     """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
 
     SCRIPT's git repository is copied to the hosts, without secrets and what .gitignore and .nodectlignore exclude.
@@ -84,7 +236,7 @@ def launch(app: App, asked: Launch) -> None:
     raise click.exceptions.Exit(_launched(app, asked, work))
 
 
-def _work(app: App, asked: Launch) -> _Work:
+def _work(app: App, asked: _Options) -> _Work:
     """Return what is to run, and show what of it is copied; UsageError if this machine has it not."""
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
@@ -103,7 +255,7 @@ def _work(app: App, asked: Launch) -> _Work:
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), app.on_event())
 
 
-def _launched(app: App, asked: Launch, work: _Work) -> int:
+def _launched(app: App, asked: _Options, work: _Work) -> int:
     """Return the exit status of the launch."""
     hosts: Sequence[Host] = in_rank_order(app.hosts)
     request = _request(asked, work, hosts)
@@ -138,7 +290,7 @@ def _own_launcher() -> str:
     return str(path)
 
 
-def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:
+def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:
     limits, around, way = asked.limits, asked.around, work.way
     in_container = around.container is not None
     launcher = str(hosts[0].variables.get("launcher_path") or node_paths.LAUNCHER)
@@ -164,7 +316,7 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
 
 
 def _ready_hosts(
-    app: App, asked: Launch, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
+    app: App, asked: _Options, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
 ) -> tuple[Sequence[Host], Surroundings]:
     """Return the hosts that passed preflight and their surroundings, with the NICs for NCCL."""
     needs = _job_needs(hosts, request, work, asked.around.venv)
