@@ -77,8 +77,8 @@ def held(
 ) -> Iterator[Holds]:
     """Hold the lock of each host that can be reached, from here to the end of the block.
 
-    `beside_work`: jobs and processes on their GPUs are no reason to refuse; otherwise a job of nodectl is one also with
-    `force`. A host that does not answer is left to what is run on it, which will say so.
+    A job of nodectl is a reason to refuse also with `force`; with `beside_work` other processes on the GPUs are none. A
+    host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
     args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose]
@@ -87,7 +87,7 @@ def held(
     def take(host: Host) -> list[Finding]:
         holder = Background(transport, host, "probes.locks", args, timeout_s=None)
         holders.append(holder)
-        return _not_held(holder) if beside_work else _refusals(transport, host, holder)
+        return _refusals(transport, host, holder, beside_work)
 
     try:
         refusals = dict(fan_out(hosts, take, forks))
@@ -101,9 +101,9 @@ def held(
         _release(transport, holders)
 
 
-def _refusals(transport: Transport, host: Host, holder: Background) -> list[Finding]:
+def _refusals(transport: Transport, host: Host, holder: Background, beside_work: bool) -> list[Finding]:
     """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
-    recording = collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
+    recording = None if beside_work else collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
     findings = _not_held(holder)
     jobs = [job for event in holder.events.of("held") + holder.events.of("busy") for job in event["jobs"]]
     findings += [_job(host.name, job) for job in jobs]
@@ -141,7 +141,7 @@ def _holder(busy: Event) -> str:
 
 def _job(host: str, job: dict[str, str]) -> Finding:
     name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
-    actual = f"runs nodectl's job {name} of {operator} ({script})"
+    actual = f"runs nodectl's job {name} of {operator}" + (f" ({script})" if script else "")
     remedy = f"wait for it (`nodectl jobs show {name}`), end it with `nodectl jobs stop {name}`, or use --limit"
     return _refusal(host, _JOB, actual, remedy=remedy)
 

@@ -10,6 +10,7 @@ import fcntl
 import glob
 import json
 import os
+import pwd
 import re
 import signal
 import stat
@@ -83,6 +84,39 @@ def trial_left() -> dict[str, Any]:
             about: dict[str, Any] = json.load(stream)
             return about
     return {}
+
+
+def running_jobs() -> dict[str, str]:
+    """Return {id: login} of the jobs of nodectl that any login runs on this host, by their supervisors' command lines.
+
+    A job in a container's processes is not of this host; tests have jobs of their own, as they have locks.
+    """
+    jobs, tests = {}, os.environ.get("NODECTL_LOCK_FOLDER") if os.geteuid() == 0 else ""
+    for place in glob.glob("/proc/[0-9]*"):
+        with suppress(OSError, ValueError):
+            words = _read(place, "cmdline").split("\0")
+            command, job, *_rest = [*words[words.index("jobs.control") + 1 :], "", ""]
+            if command != "start" or not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", job):
+                continue
+            namespaces = re.findall(r"^NSpid:(.*)$", _read(place, "status"), re.MULTILINE)
+            if any(len(pids.split()) > 1 for pids in namespaces):
+                continue
+            if tests and "NODECTL_LOCK_FOLDER=" + tests not in _read(place, "environ").split("\0"):
+                continue
+            jobs[job] = _login(os.stat(place).st_uid)
+    return jobs
+
+
+def _read(place: str, name: str) -> str:
+    with open(os.path.join(place, name), encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def hold(path: str, mine: dict[str, Any]) -> dict[str, Any]:

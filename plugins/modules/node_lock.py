@@ -39,6 +39,9 @@ def main() -> None:
     if wanted["state"] == "free":
         host_lock.let_go(wanted["run"])
         module.exit_json(changed=False, held=False)
+    for job, login in host_lock.running_jobs().items():
+        advice = "wait for it, leave the host out with --limit, or end it: nodectl jobs stop %s" % job
+        module.fail_json(msg="this host runs nodectl's job %s of %s: %s" % (job, login, advice), held=False)
     mine = {"token": wanted["run"], "operator": wanted["by"], "what": wanted["what"]}
     holder = judged(module, lambda: host_lock.hold(path, mine))
     if not holder:
