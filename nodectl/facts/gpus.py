@@ -99,7 +99,9 @@ def _read_gpus(recording: Recording) -> Gpus:
         (_LIST.key, _from_list),
     )
     reasons: list[Exception] = []
-    crash = _crash(recording)
+    number = (_status(recording, REPORT.key) or 0) - 128
+    # what it had printed by then is no report
+    crash = f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
     for key, way in ways:
         if key not in recording.entries:
             continue
@@ -119,12 +121,6 @@ def _read_gpus(recording: Recording) -> Gpus:
     if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
         return Gpus(0, (), lost)
     raise reasons[0] if reasons else UnrecordedError(f"{REPORT.key} is not in the recording")
-
-
-def _crash(recording: Recording) -> str:
-    """Return which signal ended nvidia-smi -q, or "": what it had printed by then is no report."""
-    number = (_status(recording, REPORT.key) or 0) - 128
-    return f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
@@ -229,7 +225,10 @@ def _from_report(recording: Recording) -> Gpus:
     report = parsed(recording, REPORT.key, parse_nvidia_smi_q, in_part=True)
     if len(_ATTACHED.findall(recording.entries[REPORT.key].stdout)) > 1:
         raise ParseError(f"{REPORT.key}: the report stands twice in its output")
-    indexes = _indexes(recording)
+    table = _table(recording)
+    pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus) if table else ()
+    # the query's numbers: a lost GPU leaves a gap that the report does not show
+    indexes = {uuid: index for uuid, index in pairs if isinstance(uuid, str) and isinstance(index, int)}
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
     devices = _with_resets(
@@ -257,20 +256,10 @@ _all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
 def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """Return the GPUs with those that need a reset: older drivers say so only in place of the values."""
     needs = [any(map(needs_reset, gpu.unavailable.values())) for gpu in devices]
-    if not any(needs):
-        return devices
-    return tuple(
-        replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in zip(devices, needs, strict=True)
+    pairs = zip(devices, needs, strict=True)
+    return (
+        tuple(replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in pairs) if any(needs) else devices
     )
-
-
-def _indexes(recording: Recording) -> dict[str, int]:
-    """Return indexes by UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
-    table = _table(recording)
-    if table is None:
-        return {}
-    pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus)
-    return {uuid: index for uuid, index in pairs if isinstance(uuid, str) and isinstance(index, int)}
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
