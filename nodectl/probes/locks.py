@@ -36,6 +36,7 @@ _SHOWN = 4
 # of Slurm's states, those in which a job has the node or is leaving it
 _ALLOCATED = {"ALLOCATED", "MIXED", "COMPLETING"}
 _FORCE = "wait until it is free, leave it out with --limit, or go on with --force"
+_RESTORE = "if its timer does not restore them in a minute: nodectl tune trial --force or nodectl provision --force"
 _DESCRIPTORS = 2
 _SPARE_DESCRIPTORS = 256
 # what a Mac's kernel takes, though its limit says infinite
@@ -121,6 +122,9 @@ def _not_held(holder: Background) -> list[Finding]:
         if lock := busy[0].get("unknown"):
             remedy = f"as root there, `fuser -v {shlex.quote(str(lock))}` names the process"
             return [_refusal(host, "nodectl", "is held by a process that is no nodectl's", remedy=remedy)]
+        if busy[0].get("left"):
+            actual = f"still has values of a trial whose nodectl is gone: {_holder(busy[0])}"
+            return [_refusal(host, "nodectl", actual, remedy=_RESTORE)]
         return [_refusal(host, "nodectl", "is held by " + _holder(busy[0]))]
     if holder.done is None:
         return [_refusal(host, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]

@@ -78,11 +78,11 @@ def take(path: str, mine: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 def trial_left() -> dict[str, Any]:
-    """Return whose trial's values are still on this host: its timer has not restored them yet."""
+    """Return whose trial's values are still on this host, as `left`: its timer has not restored them yet."""
     for path in glob.glob(os.path.join(TRIALS, "*", "about.json")):
         with suppress(OSError, ValueError), open(path, encoding="utf-8") as stream:
             about: dict[str, Any] = json.load(stream)
-            return about
+            return {**about, "left": True} if about else {}
     return {}
 
 
@@ -141,6 +141,9 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
         if look:
             refuse_other(path)
             return {"held": False}
+        for job, login in running_jobs().items():
+            advice = "wait for it, leave the host out with --limit, or end it: nodectl jobs stop %s" % job
+            return {"held": False, "error": "this host runs nodectl's job %s of %s: %s" % (job, login, advice)}
         holder = hold(path, mine)
     except NoLockError as error:
         return {"held": False, "error": "this host cannot be locked: %s; %s" % (error, error.remedy)}
@@ -152,6 +155,8 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
     if force:
         return {"held": False, "holder": holder, "warning": text}
     advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    if holder.get("left"):
+        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
     if holder.get("unknown"):
         advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
     return {"held": False, "holder": holder, "error": "%s: %s" % (text, advice)}
@@ -162,6 +167,8 @@ def told(holder: dict[str, Any]) -> str:
     if holder.get("unknown"):
         return "a process that is no nodectl's"
     since = holder.get("since")
+    if holder.get("left"):
+        return "values of %s, whose nodectl is gone" % one_line(holder.get("what") or "a trial")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
     who, what = (one_line(holder.get(name) or "") for name in ("operator", "what"))
     return "%s for '%s'%s" % (who or "another nodectl", what, at)

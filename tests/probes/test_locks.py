@@ -81,6 +81,7 @@ def ask(
     ("given", "status", "subject", "told"),
     [
         ({"answer": Answer([BUSY], status=1)}, "failed", "nodectl", "alice@laptop for 'probe nccl' since 2023-11-14"),
+        ({"answer": Answer([{**BUSY, "left": True}], status=1)}, "failed", "nodectl", "values of a trial"),
         (
             {"answer": Answer([{**HELD, "jobs": [JOB]}], after_s=20)},
             "failed",

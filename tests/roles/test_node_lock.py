@@ -105,7 +105,7 @@ def test_values_of_a_trial_that_are_still_on_hold_the_node(
     (tmp_path / "trials" / "t1").mkdir(parents=True)
     about = {"operator": "ada@laptop", "what": "tune trial t1", "since": time.time()}
     (tmp_path / "trials" / "t1" / "about.json").write_text(json.dumps(about))
-    assert holder(folder) == about
+    assert holder(folder) == {**about, "left": True}
     (tmp_path / "trials" / "t1" / "about.json").unlink()
     assert holder(folder) == {}
 

@@ -25,6 +25,7 @@ def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
     """Return what is told of a holder."""
     since = holder.get("since")
     row: Dict[str, Any] = {name: host_lock.one_line(holder.get(name) or "") for name in ("operator", "what", "unknown")}
+    row["left"] = bool(holder.get("left"))
     row["since"] = since if isinstance(since, (int, float)) else None
     return row
 
