@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_check_writes_nothing(node: Node) -> None:
 
 def test_what_a_trial_left_is_restored_before_a_run_is_recorded_or_undone(node: Node) -> None:
     value = node.write("value", "trial\n")
-    for act in (lambda: node.begin("run1", paths=[str(value)]), lambda: node.undo(to="start")):
+    for act in (partial(node.begin, "run1", paths=[str(value)]), partial(node.undo, to="start")):
         trial = node.folder / "trials" / "t1"
         trial.mkdir(parents=True)
         (trial / "restore").write_text(f"echo former > {value}; rm -r {trial}")

@@ -155,6 +155,16 @@ def test_words_that_are_no_utf_8_arrive_and_those_that_are_no_bytes_are_refused_
     assert done.outcome is Outcome.UNREACHABLE and "UnicodeEncodeError" in done.error and done.duration_s < 30
 
 
+def test_a_host_whose_name_has_a_login_is_reached(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host("root@10.66.0.1"), ["true"], timeout_s=60).ok
+
+
+def test_a_proxy_command_that_fails_is_shown_with_its_own_words(sshd: Sshd, transport: Transport) -> None:
+    args = f"-o UserKnownHostsFile={sshd.known_hosts} -o ProxyCommand=/no/such/program"
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60)
+    assert "ProxyCommand: " in done.error and "not found" in done.error
+
+
 def test_a_key_that_is_not_let_in(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=30)
