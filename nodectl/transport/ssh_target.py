@@ -217,6 +217,8 @@ def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SSH_G_S, check=False
         )
+    except ValueError as error:
+        raise InventoryError(f"ssh -G {destination!r}: {error}", "correct ansible_ssh_*_args") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnreachableError(f"ssh -G {destination}: {error}", "install the OpenSSH client") from error
     if done.returncode != 0:
