@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """The package manager of a node: dpkg and apt, or rpm and dnf; what both answer, in one form."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """Calls of apt and dpkg and what they answer: without questions, waiting for another's lock, also on a private root."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """How dnf is called: without questions, waiting for another's lock, on another root where one is given."""
 
 from __future__ import annotations
