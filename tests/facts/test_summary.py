@@ -18,8 +18,8 @@ def test_hosts_that_agree_share_a_line_and_every_subject_is_a_document() -> None
     same: dict[str, Any] = {**unread, "ib_ports": (PORT,), **eight()}
     lines = facts_table({"n1": same, "n2": same, "n3": {**same, "ib_ports": ()}}, words_of).splitlines()
     assert [line for line in lines if line.startswith("ib_ports")] == [
-        "ib_ports            n[1-2]  1 x ACTIVE 200 Gbit/s InfiniBand",
-        "ib_ports            n3      none",
+        "ib_ports        n[1-2]  1 x ACTIVE 200 Gbit/s InfiniBand",
+        "ib_ports        n3      none",
     ]
     documents = json.loads(as_json("facts", same))
     assert set(documents) == {"schema", *(fact.subject for fact in all_facts())}

@@ -87,6 +87,7 @@ GIVEN: dict[str, Any] = {
     "nodectl_overrides": {"stack": {"deepspeed": "0.19.8"}},
     "fabric_manager_imex_nodes": ["192.0.2.1", "192.0.2.2"],
     "nvidia_driver_installed": DRIVER,
+    "nvidia_repository_looked": {"installed": [], "source": ""},
 }
 
 
