@@ -13,8 +13,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, python_env
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
+from ansible_collections.nodectl.fleet.plugins.module_utils.nic_hw import run_program
 
 
 def minors(low: str, high: str) -> list[str]:
@@ -31,7 +31,7 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
     managed = [str(path) for minor in minors(low, high) for path in interpreters if path.name == f"python{minor}"]
     others = [f"{place}/python{minor}" for place in ("/usr/bin", "/usr/local/bin") for minor in minors(low, high)]
     for path in filter(os.path.exists, ["/usr/bin/python3", *others, *managed]):
-        version = python_env.version_of(runner(module), path)
+        version = python_env.version_of(run_program, path)
         if python_env.serves(version, low, high):
             return path, version
     return "", ""
@@ -43,7 +43,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     low, high, chosen = wanted["min"], wanted["max"], wanted["interpreter"]
     host = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}
     if chosen:
-        version = python_env.version_of(runner(module), chosen)
+        version = python_env.version_of(run_program, chosen)
         if not python_env.serves(version, low, high):
             state = f"is Python {version}" if version else "does not run"
             remedy = "set python_interpreter to one of those, or leave it empty to have one chosen"
@@ -71,7 +71,7 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
     environment = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
     status, out, err = module.run_command(command, environ_update=environment)
     if status != 0:
-        here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
+        here = python_env.version_of(run_program, "/usr/bin/python3") or "missing"
         reason = "\n".join((out + err).strip().splitlines()[-8:])
         module.fail_json(
             msg=f"python3 on this host is {here}, the stack's wheels exist for {wanted['min']} to {wanted['max']}, and "
