@@ -9,6 +9,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.options import Seconds
+from nodectl.cli.terminal import note
 from nodectl.model.result import CommandResult
 from nodectl.report.hosts import exec_table
 
@@ -28,12 +29,15 @@ def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
     from nodectl.transport.fanout import run_all
 
     results = run_all(app.transport, app.hosts, argv, timeout_s=timeout_s, forks=app.forks)
+    for result in results:
+        if result.cut:
+            note(f"{result.host}: {result.error}")
     app.show("exec", {"results": [_row(result) for result in results]}, exec_table(results))
     raise SystemExit(_exit_status(results))
 
 
 def _row(result: CommandResult) -> dict[str, object]:
-    return {key: value for key, value in asdict(result).items() if key != "argv"}
+    return {**{key: value for key, value in asdict(result).items() if key != "argv"}, "cut": result.cut}
 
 
 def _exit_status(results: Sequence[CommandResult]) -> int:

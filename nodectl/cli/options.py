@@ -173,7 +173,9 @@ check_and_diff = options(
     click.option("--check", is_flag=True, help="Change nothing, and say what would change."),
     click.option("--diff", is_flag=True, help="Show what changes, line by line."),
 )
-over_others_option = click.option("--force", is_flag=True, help="Continue on hosts that another nodectl uses.")
+over_others_option = click.option(
+    "--force", is_flag=True, help="Continue on hosts that another nodectl uses, but never next to a job of nodectl."
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts are changed.")
 FORCE_HELP = "Continue on hosts that another nodectl or a process on a GPU uses, but never next to a job of nodectl."
 force_option = click.option("--force", is_flag=True, help=FORCE_HELP)

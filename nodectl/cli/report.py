@@ -239,6 +239,8 @@ def report(app: App, asked: _Options) -> None:
     that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     if asked.form == "markdown":
+        if asked.saved or not asked.hosts:
+            raise click.UsageError("--format markdown masks what the hosts answer: leave out --from and --no-hosts")
         _paste(app, asked.out)
         return
     # files first: a typo asks no host

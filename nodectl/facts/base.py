@@ -226,6 +226,8 @@ def refused(done: Entry) -> str:
 def parsed(recording: Recording, key: str, parser: Callable[[str], T], *, in_part: bool = False) -> T:
     """Return what `parser` reads of a command's output, and of what it printed before it failed."""
     done = entry(recording, key, in_part=in_part)
+    if done.exit_status == 0 and not done.stdout.strip() and done.stderr.strip():
+        raise ParseError(f"{tool(done)} printed only a complaint: {reason_in(done.stderr)}")
     # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
     text = whole_lines(done.stdout if done.stdout.strip() else output(recording, key))
     try:

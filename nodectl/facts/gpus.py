@@ -77,7 +77,7 @@ class Gpus:
 
     `source` is the command that told: all but nvidia-smi-q leave most values None. `lost` are those that the driver
     names but cannot reach, `warnings` nvidia-smi's own. `disputed` says what tells of another number than these and the
-    lost ones, or of no good end; `confirmed`: another source has as many.
+    lost ones, or of no good end; `confirmed`: another source has as many. `unread`: why a fuller command was not read.
     """
 
     count: int
@@ -89,6 +89,7 @@ class Gpus:
     source: str = "nvidia-smi-query"
     disputed: str = ""
     confirmed: bool = False
+    unread: str = ""
 
 
 def _read_gpus(recording: Recording) -> Gpus:
@@ -99,9 +100,8 @@ def _read_gpus(recording: Recording) -> Gpus:
         (_LIST.key, _from_list),
     )
     reasons: list[Exception] = []
-    number = (_status(recording, REPORT.key) or 0) - 128
-    # what it had printed by then is no report
-    crash = f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
+    recording = _with_newlines(recording, GPUS_COMMANDS)
+    crash = _crash(recording)
     for key, way in ways:
         if key not in recording.entries:
             continue
@@ -110,17 +110,30 @@ def _read_gpus(recording: Recording) -> Gpus:
             continue
         try:
             # the driver is loaded and answers: none is a number here, not a failure
-            return (
-                Gpus(0, (), source=key, confirmed=True)
-                if _no_devices(recording, key)
-                else replace(told := _compared(recording, way(recording)), disputed=crash or told.disputed)
-            )
+            if _no_devices(recording, key):
+                return Gpus(0, (), source=key, confirmed=True)
+            told = _compared(recording, way(recording))
+            return replace(told, disputed=crash or told.disputed, unread=str(reasons[0]) if reasons else "")
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
-    lost = next(filter(None, (_named_as_lost(recording, key) for key, _ in ways)), ())
-    if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
+    # most commands stop at the first GPU that they cannot reach, and then may print nothing else
+    lost = max((_named_as_lost(recording, key) for key, _ in ways), key=len)
+    if lost:
         return Gpus(0, (), lost)
     raise reasons[0] if reasons else UnrecordedError(f"{REPORT.key} is not in the recording")
+
+
+def _with_newlines(recording: Recording, commands: tuple[Command, ...]) -> Recording:
+    """Return the recording with the commands' lines ended as on Linux: a pasted output may come from elsewhere."""
+    entries = [recording.entries[command.key] for command in commands if command.key in recording.entries]
+    pasted = {one.key: replace(one, stdout=one.stdout.replace("\r\n", "\n")) for one in entries if "\r" in one.stdout}
+    return replace(recording, entries={**recording.entries, **pasted}) if pasted else recording
+
+
+def _crash(recording: Recording) -> str:
+    """Return which signal ended nvidia-smi -q, or "": what it had printed by then is no report."""
+    number = (_status(recording, REPORT.key) or 0) - 128
+    return f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
@@ -179,15 +192,17 @@ def _bad_ends(recording: Recording) -> list[str]:
         _from_table(recording)
     except ParseError as error:
         bad.append(f"the query cannot be read: {error}")
-    except (AbsentError, UnknownError):
-        pass
+    except (AbsentError, UnknownError) as error:
+        bad += [] if any(_TABLE.key in each for each in bad) else [str(error)]
     return bad
 
 
 def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
     """Return the UUIDs that only one of nvidia-smi -q and its query names."""
     table = _table(recording)
-    asked = {_text(row, "uuid") for row in table.gpus} if table else set()
+    if table is None:
+        return []
+    asked = {_text(row, "uuid") for row in table.gpus}
     uuids = {gpu.uuid for gpu in gpus.devices}
     odd = sorted(filter(None, asked ^ uuids))
     return [f"only one of nvidia-smi -q and its query names {odd[0]}"] if odd and None not in asked | uuids else []
@@ -195,10 +210,10 @@ def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
 
 def _single(key: str, gpus: Gpus) -> Gpus:
     """Return the GPUs; raise ParseError if one occurs twice: the outputs of two runs or machines are mixed."""
-    for places in ([gpu.bus_id for gpu in gpus.devices], [gpu.uuid for gpu in gpus.devices]):
-        twice = [place for place, number in Counter(places).items() if place and number > 1]
-        if twice:
-            raise ParseError(f"{key}: {twice[0]} stands in it twice")
+    places = Counter(gpu.bus_id or gpu.uuid for gpu in gpus.devices)
+    twice = [place for place, number in places.items() if place and number > 1]
+    if twice:
+        raise ParseError(f"{key}: {twice[0]} stands in it twice")
     return gpus
 
 
@@ -225,17 +240,11 @@ def _from_report(recording: Recording) -> Gpus:
     report = parsed(recording, REPORT.key, parse_nvidia_smi_q, in_part=True)
     if len(_ATTACHED.findall(recording.entries[REPORT.key].stdout)) > 1:
         raise ParseError(f"{REPORT.key}: the report stands twice in its output")
-    table = _table(recording)
-    pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus) if table else ()
-    # the query's numbers: a lost GPU leaves a gap that the report does not show
-    indexes = {uuid: index for uuid, index in pairs if isinstance(uuid, str) and isinstance(index, int)}
+    indexes = _indexes(recording)
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
-    devices = _with_resets(
-        tuple(
-            Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number))) for number, status in enumerate(whole)
-        )
-    )
+    numbers = (indexes.get(gpu.bus_id, indexes.get(gpu.uuid, number)) for number, gpu in enumerate(whole))
+    devices = _with_resets(tuple(Gpu(*(*_all_values(gpu), number)) for gpu, number in zip(whole, numbers, strict=True)))
     gpus = Gpus(
         len(devices),
         devices,
@@ -260,6 +269,13 @@ def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return (
         tuple(replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in pairs) if any(needs) else devices
     )
+
+
+def _indexes(recording: Recording) -> dict[str | None, int]:
+    """Return indexes by place, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
+    table = _table(recording)
+    gpus = map(_row, table.gpus) if table else ()
+    return {gpu.bus_id or gpu.uuid: gpu.index for gpu in gpus if gpu.index is not None}
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
@@ -367,6 +383,7 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
     """Each link's state, and its error counters where those could be read too."""
+    recording = _with_newlines(recording, (_STATE, _ERRORS))
     done = entry(recording, _STATE.key, in_part=True)
     if done.exit_status and not _LISTED.search(done.stdout):
         output(recording, _STATE.key)  # raises its reason

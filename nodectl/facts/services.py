@@ -68,7 +68,7 @@ class Units:
 
 def _read_units(recording: Recording) -> Units:
     units = parse(_parse_units, output(recording, UNITS_COMMAND.key, NO_SYSTEMD))
-    *_, last = entry(recording, UNITS_COMMAND.key).argv
+    last = "".join(entry(recording, UNITS_COMMAND.key).argv[-1:])
     if last.endswith(_SERVICE) and last.removesuffix(_SERVICE) not in units.units:
         raise ParseError(f"units: the output is cut: it lacks {last}, which was asked for last")
     return units

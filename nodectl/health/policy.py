@@ -46,7 +46,7 @@ class Accepted(_Strict):
 
 
 class SiteXid(_Strict):
-    """What a site says of an Xid, over the catalogue."""
+    """A site's word on an Xid, over the catalogue."""
 
     title: str = ""
     status: Literal["ok", "warning", "failed"] = "warning"

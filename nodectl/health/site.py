@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -107,28 +105,22 @@ def _read_folder(folder: Path) -> Iterator[SiteCheck]:
 
 
 def _read_check(path: Path) -> SiteCheck:
+    if not path.is_file():
+        raise UsageError(f"{path} is not a plain file", "take it away")
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(file, "rb") as stream:
-            status = os.fstat(file)
-            refuse_open(path, _RUN_THERE)
-            program = stream.read(_MOST_BYTES + 1) if stat.S_ISREG(status.st_mode) else b""
+        refuse_open(path, _RUN_THERE)
+        is_executable, program = path.stat().st_mode & 0o111, path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "take it away, or make it readable to you") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{path} is not a plain file", "take it away")
-    if not status.st_mode & 0o111:
+    if not is_executable:
         raise UsageError(f"{path} is not executable", f"chmod +x it, or take it away; {_KEPT_OUT}")
     if len(program) > _MOST_BYTES:
         raise UsageError(f"{path} has more than {_MOST_BYTES >> 20} MiB", "put what it needs on the nodes")
-    check = SiteCheck(_id(path), path, program)
-    if program.startswith(b"\x7fELF"):
-        return check
-    first = program.partition(b"\n")[0]
-    if not re.match(rb"#!\s*/", first) or first.endswith(b"\r"):
-        reason = "ends its lines as Windows does" if first.endswith(b"\r") else "does not begin with #!/…"
-        raise UsageError(f"{path}: a check is a program, and this one {reason}", "begin it with #!/bin/sh, or the like")
-    return _with_header(check)
+    if not re.match(rb"#!\s*/|\x7fELF", program):
+        raise UsageError(
+            f"{path}: a check is a program, and this one does not begin with #!/…", "begin it with #!/bin/sh"
+        )
+    return _with_header(SiteCheck(_id(path), path, program))
 
 
 def _id(path: Path) -> str:

@@ -103,7 +103,7 @@ def _box(text: str) -> Box:
     if len(cards) > _MOST_GPUS:
         raise ProfileError(f"hardware {text!r}: the lab composes hosts of at most {_MOST_GPUS} GPUs")
     model = model_of(groups[0].model) if len(groups) == 1 else None
-    switched = len(cards) > 1 and model is not None and model.nvlink is not None and not model.bridge
+    switched = len(cards) > 1 and model is not None and model.is_module
     word = f"NV{model.nvlink[1]}" if switched and model is not None and model.nvlink is not None else "SYS"
     places = range(len(cards))
     links = tuple(tuple("X" if row == column else word for column in places) for row in places)

@@ -30,3 +30,8 @@ class CommandResult:
     def ok(self) -> bool:
         """It ran and exited 0."""
         return self.outcome is Outcome.RAN and self.exit_status == 0
+
+    @property
+    def cut(self) -> bool:
+        """It ran, and a part of its output was not kept, as `error` says."""
+        return self.outcome is Outcome.RAN and bool(self.error)

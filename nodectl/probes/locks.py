@@ -36,6 +36,7 @@ _SHOWN = 4
 # of Slurm's states, those in which a job has the node or is leaving it
 _ALLOCATED = {"ALLOCATED", "MIXED", "COMPLETING"}
 _FORCE = "wait until it is free, leave it out with --limit, or go on with --force"
+_RESTORE = "if its timer does not restore them in a minute: nodectl tune trial --force or nodectl provision --force"
 _DESCRIPTORS = 2
 _SPARE_DESCRIPTORS = 256
 # what a Mac's kernel takes, though its limit says infinite
@@ -77,8 +78,8 @@ def held(
 ) -> Iterator[Holds]:
     """Hold the lock of each host that can be reached, from here to the end of the block.
 
-    `beside_work`: jobs and processes on their GPUs are no reason to refuse; otherwise a job of nodectl is one also with
-    `force`. A host that does not answer is left to what is run on it, which will say so.
+    A job of nodectl is a reason to refuse also with `force`; with `beside_work` other processes on the GPUs are none. A
+    host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
     args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose]
@@ -87,7 +88,7 @@ def held(
     def take(host: Host) -> list[Finding]:
         holder = Background(transport, host, "probes.locks", args, timeout_s=None)
         holders.append(holder)
-        return _not_held(holder) if beside_work else _refusals(transport, host, holder)
+        return _refusals(transport, host, holder, beside_work)
 
     try:
         refusals = dict(fan_out(hosts, take, forks))
@@ -101,9 +102,9 @@ def held(
         _release(transport, holders)
 
 
-def _refusals(transport: Transport, host: Host, holder: Background) -> list[Finding]:
+def _refusals(transport: Transport, host: Host, holder: Background, beside_work: bool) -> list[Finding]:
     """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
-    recording = collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
+    recording = None if beside_work else collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
     findings = _not_held(holder)
     jobs = [job for event in holder.events.of("held") + holder.events.of("busy") for job in event["jobs"]]
     findings += [_job(host.name, job) for job in jobs]
@@ -121,6 +122,9 @@ def _not_held(holder: Background) -> list[Finding]:
         if lock := busy[0].get("unknown"):
             remedy = f"as root there, `fuser -v {shlex.quote(str(lock))}` names the process"
             return [_refusal(host, "nodectl", "is held by a process that is no nodectl's", remedy=remedy)]
+        if busy[0].get("left"):
+            actual = f"still has values of a trial whose nodectl is gone: {_holder(busy[0])}"
+            return [_refusal(host, "nodectl", actual, remedy=_RESTORE)]
         return [_refusal(host, "nodectl", "is held by " + _holder(busy[0]))]
     if holder.done is None:
         return [_refusal(host, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]
@@ -141,7 +145,7 @@ def _holder(busy: Event) -> str:
 
 def _job(host: str, job: dict[str, str]) -> Finding:
     name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
-    actual = f"runs nodectl's job {name} of {operator} ({script})"
+    actual = f"runs nodectl's job {name} of {operator}" + (f" ({script})" if script else "")
     remedy = f"wait for it (`nodectl jobs show {name}`), end it with `nodectl jobs stop {name}`, or use --limit"
     return _refusal(host, _JOB, actual, remedy=remedy)
 

@@ -64,6 +64,11 @@ class Model(Strict):
     floors: tuple[Floor, ...] = ()
     between: tuple[Floor, ...] = ()
 
+    @property
+    def is_module(self) -> bool:
+        """It sits on a baseboard, with NVLink and all its PCIe lanes wired."""
+        return self.nvlink is not None and not self.bridge
+
 
 class _Products(Published):
     products: tuple[Product, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,9 +36,17 @@ def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> st
 
 
 def exec_table(results: Sequence[CommandResult]) -> str:
-    """Return the outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
+    """Return the outputs of the hosts that ran it, then a line for each reason not to; a remedy is said once."""
     failed = [result for result in results if result.outcome is not Outcome.RAN]
-    lines = [f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}" for result in failed]
+    groups: dict[str, list[CommandResult]] = defaultdict(list)
+    for result in failed:
+        # without `user@address: `
+        groups[f"{result.outcome}: {re.sub(r'^[^@ ]+@[^ ]+: ', '', ' '.join(result.error.split()))}"].append(result)
+    lines = [
+        f"!!! {fold(each.host for each in alike)}  "
+        + (reason if len(alike) > 1 else f"{alike[0].outcome}: {' '.join(alike[0].error.split())}")
+        for reason, alike in groups.items()
+    ]
     return "\n".join([*_outputs(results), *lines, *_remedies(failed)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import shlex
 import socket
 import sys
@@ -57,7 +58,7 @@ class KnownHostsPolicy(paramiko.RejectPolicy):
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.entries = find_entries(target.known_hosts_files, target.key_name, target.port)
+        self.entries = find_entries(target.known_hosts_files, target.key_name, target.key_port)
 
     def algorithms(self) -> tuple[str, ...]:
         """Return the host key algorithms to ask for, those of the known keys first, as OpenSSH does."""
@@ -78,7 +79,7 @@ class KnownHostsPolicy(paramiko.RejectPolicy):
             case Standing.REVOKED:
                 raise UnreachableError(f"{label}: host key {shown} is revoked in known_hosts", "do not connect")
             case Standing.CHANGED:
-                name = written(self.target.key_name, self.target.port)
+                name = written(self.target.key_name, self.target.key_port)
                 files = dict.fromkeys(entry.path for entry in self.entries if not entry.marker)
                 remove = "; ".join(shlex.join(remove_command(path, name)) for path in files)
                 raise UnreachableError(
@@ -106,7 +107,9 @@ class CheckedConnection(Connection):  # type: ignore[misc]
     def __init__(self, name: str, target: Target, password: str | None, gateway: CheckedConnection | None) -> None:
         # a Config is not safe to share between threads
         config = Config(lazy=True, overrides={"runners": {"remote": QuotingRemote}})
-        super().__init__(name, user=target.user, port=target.port, config=config, gateway=gateway)
+        # fabric reads `user@` and a port out of a host's name
+        super().__init__("any", user=target.user, port=target.port, config=config, gateway=gateway)
+        self.host = name
         self._set(target=target, password=password, policy=KnownHostsPolicy, lock=threading.Lock())
 
     def open(self) -> None:
@@ -129,12 +132,13 @@ class CheckedConnection(Connection):  # type: ignore[misc]
 
         target, login = self.target, _Login(self.target, self.password)
         self.client.set_missing_host_key_policy(policy)
+        way = self._way()
         try:
             self.client.connect(
                 target.address,
                 target.port,
                 target.user,
-                sock=self._way(),
+                sock=way,
                 timeout=CONNECT_S,
                 banner_timeout=CONNECT_S,
                 auth_timeout=CONNECT_S,
@@ -144,6 +148,10 @@ class CheckedConnection(Connection):  # type: ignore[misc]
             )
         except AuthFailure as error:
             raise login.failure(self.client.get_transport()) from error
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            if isinstance(way, paramiko.ProxyCommand) and (reason := _last_words(way)):
+                raise UnreachableError(f"{target.label}: ProxyCommand: {reason}", "correct ProxyCommand") from error
+            raise
         self.transport = self.client.get_transport()
         if not self.transport.is_authenticated():
             raise paramiko.SSHException("the server asks for more than one proof")
@@ -160,6 +168,14 @@ class CheckedConnection(Connection):  # type: ignore[misc]
             return transport.open_channel("direct-tcpip", there, ("127.0.0.1", 0), timeout=CONNECT_S)
         command = self.target.proxy_command
         return paramiko.ProxyCommand(shlex.join(["/bin/sh", "-c", f"exec {command}"])) if command else None
+
+
+def _last_words(command: paramiko.ProxyCommand) -> str:
+    """Return the last line that the command wrote to its standard error."""
+    stderr: Any = command.process.stderr
+    os.set_blocking(stderr.fileno(), False)
+    lines = (stderr.read() or b"").decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 class Connections:

@@ -82,7 +82,7 @@ def accept(surveys: Sequence[Survey]) -> None:
     for item in surveys:
         target = item.server.target
         if item.key is not None:
-            name = written(target.key_name, target.port)
+            name = written(target.key_name, target.key_port)
             store(item.server.known_hosts_file, name, item.key.kind, item.key.wire)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from nodectl.errors import UsageError
+
 _SSH_PORT = 22
 
 
@@ -69,6 +71,8 @@ def remove_command(path: Path, name: str) -> list[str]:
 
 def store(path: Path, name: str, kind: str, key: bytes) -> None:
     """Add the key of a `written` name to the file at `path`, in place of those that it has for the name."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} keeps no key", "name a file: UserKnownHostsFile")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(_lines(path, name)):
         subprocess.run(remove_command(path, name), capture_output=True, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 from contextlib import suppress
@@ -74,9 +75,9 @@ class SshTransport(CallTransport):
 
     def _on(self, connection: CheckedConnection, call: Call) -> CommandResult:
         channel = self._session(connection)
-        output, deadline = _CommandOutput(call), call.deadline()
+        output, deadline, failures = _CommandOutput(call), call.deadline(), list[str]()
         try:
-            threading.Thread(target=_send, args=(channel, call), daemon=True).start()
+            threading.Thread(target=_send, args=(channel, call, failures), daemon=True).start()
             ended = _follow(channel, output, deadline)
         finally:
             with suppress(*_ERRORS):  # the connection may be closed by another thread
@@ -86,6 +87,8 @@ class SshTransport(CallTransport):
             if call.stdin is not None and connection.users == 1:
                 connection.close()
             return output.overran()
+        if failures:
+            return output.lost(f"the command was not sent: {failures[0]}")
         if channel.exit_status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
         return output.ran(channel.exit_status) if output.has_started else output.not_started(channel.exit_status)
@@ -128,11 +131,17 @@ class _CommandOutput(Output):
         return self.lost(f"{error}: {printed}" if printed else error, remedy)
 
 
-def _send(channel: paramiko.Channel, call: Call) -> None:
+def _send(channel: paramiko.Channel, call: Call, failures: list[str]) -> None:
     """Request the command, send its input and leave the channel open: it is the lifeline."""
-    with suppress(*_ERRORS):  # sshd has refused the command, or the command has ended without reading it all
-        channel.exec_command(command_line(call.argv, call.stdin_bytes))
+    try:
+        # a word of the command line may be no UTF-8
+        channel.exec_command(os.fsencode(command_line(call.argv, call.stdin_bytes)))
         channel.sendall(call.stdin or b"")
+    except _ERRORS:  # sshd has refused the command, or the command has ended without reading it all
+        pass
+    except Exception as error:
+        failures.append(f"{type(error).__name__}: {error}")
+        channel.close()
 
 
 def _follow(channel: paramiko.Channel, output: Output, deadline: float | None) -> bool:

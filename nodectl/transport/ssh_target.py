@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from socket import gethostname
 
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
@@ -49,12 +50,16 @@ _Settings = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One SSH server; `agent` is a socket or empty, `jump` is the server through which it is reached."""
+    """One SSH server; `agent` is a socket or empty, `jump` is the server through which it is reached.
+
+    known_hosts has its keys under `key_name` and `key_port`; the port of an alias is never written there.
+    """
 
     address: str
     port: int
     user: str
     key_name: str
+    key_port: int
     identity_files: tuple[Path, ...]
     identities_only: bool
     agent: str
@@ -102,16 +107,28 @@ def _target(name: str, arguments: Sequence[str], of_host: Target | None = None, 
         )
     settings = _ask_ssh(name, arguments)
     _refuse(name, settings, partial(_ask_ssh, name, ()))
-    known_hosts = [*_paths(settings["userknownhostsfile"][0]), *_paths(settings["globalknownhostsfile"][0])]
-    identities = [_path(path) for path in settings.get("identityfile", [])]
+    address, port, user = (settings[keyword][0] for keyword in ("hostname", "port", "user"))
+    alias, here = _first(settings, "hostkeyalias"), pwd.getpwuid(os.getuid())
+    tokens = {"%%": "%", "%d": str(Path.home()), "%h": address, "%i": str(here.pw_uid), "%k": alias or name,
+              "%L": gethostname().partition(".")[0], "%l": gethostname(), "%n": name, "%p": port, "%r": user,
+              "%u": here.pw_name}  # fmt: skip
+    path = partial(_path, name, tokens)
+    known_hosts = [
+        path(text)
+        for keyword in ("userknownhostsfile", "globalknownhostsfile")
+        for text in _files(name, settings, keyword)
+    ]
+    identities = [path(text) for text in settings.get("identityfile", [])]
+    agent = settings.get("identityagent", ["SSH_AUTH_SOCK"])[0]
     target = Target(
-        address=settings["hostname"][0],
-        port=int(settings["port"][0]),
-        user=settings["user"][0],
-        key_name=_first(settings, "hostkeyalias") or settings["hostname"][0],
+        address=address,
+        port=int(port),
+        user=user,
+        key_name=alias or address,
+        key_port=_SSH_PORT if alias else int(port),
         identity_files=tuple(dict.fromkeys([*(of_host.identity_files if of_host else ()), *identities])),
         identities_only=_first(settings, "identitiesonly") == "yes",
-        agent=_agent(settings.get("identityagent", ["SSH_AUTH_SOCK"])[0]),
+        agent=os.environ.get(agent, "") if agent == "SSH_AUTH_SOCK" else str(path(agent)) if agent != "none" else "",
         known_hosts_files=tuple(dict.fromkeys([*known_hosts, *(of_host.known_hosts_files if of_host else ())])),
         allows_password=_first(settings, "passwordauthentication") != "no",
     )
@@ -124,7 +141,7 @@ def _target(name: str, arguments: Sequence[str], of_host: Target | None = None, 
         further = [*_config_file(arguments), *(word for flag, value in own if value for word in (flag, value))]
         return replace(target, jump=_target(jump["six"] or jump["name"], further, target, depth + 1))
     command = _first(settings, "proxycommand")
-    return replace(target, proxy_command=command and _expanded(command, name, target))
+    return replace(target, proxy_command=command and _expanded(command, tokens))
 
 
 def _config_file(arguments: Sequence[str]) -> list[str]:
@@ -133,10 +150,9 @@ def _config_file(arguments: Sequence[str]) -> list[str]:
     return list(arguments[places[-1] : places[-1] + (2 if arguments[places[-1]] == "-F" else 1)]) if places else []
 
 
-def _expanded(command: str, name: str, target: Target) -> str:
+def _expanded(command: str, tokens: Mapping[str, str]) -> str:
     """Return a ProxyCommand with its tokens replaced by words that a shell takes as they are."""
-    texts = {"%h": target.address, "%n": name, "%p": str(target.port), "%r": target.user, "%%": "%"}
-    return re.sub("%[%hnpr]", lambda match: shlex.quote(texts[match.group()]), command)
+    return re.sub("%[%hnpr]", lambda match: shlex.quote(tokens[match.group()]), command)
 
 
 def _first(settings: _Settings, keyword: str) -> str | None:
@@ -144,18 +160,27 @@ def _first(settings: _Settings, keyword: str) -> str | None:
     return None if value.lower() == "none" else value
 
 
-def _agent(named: str) -> str:
-    if named == "SSH_AUTH_SOCK":
-        return os.environ.get("SSH_AUTH_SOCK", "")
-    return "" if named.lower() == "none" else str(_path(os.path.expandvars(named)))
+def _path(name: str, tokens: Mapping[str, str], text: str) -> Path:
+    """Return a path of ssh_config with its tokens and variables replaced, which `ssh -G` leaves as they are."""
+
+    def expanded(match: re.Match[str]) -> str:
+        if match[0] not in tokens:
+            raise InventoryError(f"{name}: nodectl does not expand {match[0]} in {text}", "write the path without it")
+        return tokens[match[0]]
+
+    return Path(re.sub("%.", expanded, os.path.expandvars(text.strip('"')))).expanduser()
 
 
-def _path(name: str) -> Path:
-    return Path(name.strip('"').replace("%d", str(Path.home()))).expanduser()
-
-
-def _paths(value: str) -> list[Path]:
-    return [_path(name) for name in re.findall(r'"[^"]*"|\S+', value) if name != "none"]
+def _files(name: str, settings: _Settings, keyword: str) -> list[str]:
+    """Return the paths of an option that has many; `ssh -G` prints them without their quotes."""
+    home = rf"(?<!\S){re.escape(str(Path.home()))}/"
+    first, *others = re.findall(r'"[^"]*"|\S+', re.sub(home, "~/", settings[keyword][0])) or ["none"]
+    if rest := [text for text in others if text[0] not in '/~"%$' and text != "none"]:
+        raise InventoryError(
+            f"{name}: {keyword} has {rest[0]} after a blank: nodectl reads no path with a blank in it",
+            "name a file whose path has none, or for two files absolute paths",
+        )
+    return [text for text in (first, *others) if text != "none"]
 
 
 def _refuse(name: str, settings: _Settings, own: Callable[[], _Settings]) -> None:
@@ -192,6 +217,8 @@ def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SSH_G_S, check=False
         )
+    except ValueError as error:
+        raise InventoryError(f"ssh -G {destination!r}: {error}", "correct ansible_ssh_*_args") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnreachableError(f"ssh -G {destination}: {error}", "install the OpenSSH client") from error
     if done.returncode != 0:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     Change = dict[str, str]
     Commands = list[list[str]]
-    Run = Callable[[list[str]], tuple[int, str, str]]
 
 # options of the modules that also have a boot do it; the text is left out where they only look
 ARGUMENTS = {
@@ -27,19 +26,6 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["look", "set"], "required": True},
     "trial": {"type": "str", "default": ""},
 }
-
-
-def runner(module: AnsibleModule) -> Run:
-    """Return what runs a program; one that is not installed is status 127, not the end of the module."""
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        try:
-            status, out, err = module.run_command(argv, handle_exceptions=False)
-        except OSError as error:
-            return 127, "", f"{argv[0]}: {error.strerror}"
-        return status, out, err
-
-    return run
 
 
 def program_of(source: Any) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,9 @@ OPTIONS = {
     "clocks": "-lgc",
 }
 _STEP_MHZ = 15
+_DEADLINE_S = 120
+# nvidia-smi's exit status if an InfoROM is corrupted; it prints all rows, and a warning
+_CORRUPTED = 14
 _REFUSED = re.compile(r"not supported|^Unable to ", re.IGNORECASE)
 # nvidia-smi's words for a value that this card does not have; any other word is an error
 _ABSENT = ("[N/A]", "[Not Supported]", "[Requested functionality has been deprecated]", "[Not Available]")
@@ -62,24 +67,30 @@ class UnreadableError(Exception):
 
 
 def gpus(run: Run) -> list[Gpu] | None:
-    """Return each GPU's settings as nvidia-smi prints them, without units; None without a driver.
+    """Return each GPU's settings as nvidia-smi prints them, without units; None if nvidia-smi is not installed.
 
-    UnreadableError if nvidia-smi cannot reach or read one.
+    UnreadableError if nvidia-smi fails, or prints anything else than the rows of all GPUs.
     """
     query = ",".join(FIELDS.values())
     status, out, err = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
-    if status != 0:
-        lost = [line for line in (out + err).splitlines() if "device handle" in line or "GPU is lost" in line]
-        if lost:
-            raise UnreadableError(f"nvidia-smi: {lost[0].strip()}")
+    if status == 127 and not shutil.which("nvidia-smi"):
         return None
-    rows = [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]
-    found = [dict(zip(FIELDS, row)) for row in rows if len(row) == len(FIELDS)]  # noqa: B905 - Python 3.8
-    for gpu in found:
+    rows, others = [], []
+    for line in filter(None, map(str.strip, out.splitlines())):
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == len(FIELDS):
+            rows.append(dict(zip(FIELDS, cells)))  # noqa: B905 - Python 3.8
+        elif not line.startswith("WARNING"):
+            others.append(line)
+    if status not in (0, _CORRUPTED) or others or not rows:
+        reasons = [*others, *err.splitlines(), f"exit status {status}, {len(rows)} GPUs"]
+        lost = [line for line in reasons if "device handle" in line or "GPU is lost" in line]
+        raise UnreadableError(f"nvidia-smi: {(lost or reasons)[0].strip()}")
+    for gpu in rows:
         errors = [f"{name} is {value}" for name, value in gpu.items() if value[:1] == "[" and value not in _ABSENT]
         if errors:
             raise UnreadableError(f"nvidia-smi cannot read GPU {gpu['index']}: {errors[0]}")
-    return [{**gpu, **locked(gpu, read_locks())} for gpu in found]
+    return [{**gpu, **locked(gpu, read_locks())} for gpu in rows]
 
 
 def locks_file() -> Path:
@@ -196,12 +207,28 @@ def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
     return todo
 
 
-def _run(argv: list[str]) -> tuple[int, str, str]:
+def run_program(argv: list[str]) -> tuple[int, str, str]:
+    """Return exit status and output; 127 if it is not installed, 124 if it did not end in time.
+
+    A driver may hold a program so that it cannot be killed: it is not waited for.
+    """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)  # pylint: disable=ansible-bad-function
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 127, "", str(error)
-    return done.returncode, done.stdout, done.stderr
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        out, err = process.communicate(timeout=_DEADLINE_S)
+    except OSError as error:
+        return 127, "", f"{argv[0]}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return 124, "", f"{argv[0]} did not end within {_DEADLINE_S} s"
+    return process.returncode, out, err
 
 
 def execute(run: Run, command: list[str]) -> str:
@@ -242,8 +269,8 @@ def main(path: str) -> int:
     """Apply the settings of this file at a boot; 1 where something could not be set."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
-        failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
-        failures = failures or not_held(_run, wanted)
+        failures = [reason for command in commands(run_program, wanted) if (reason := execute(run_program, command))]
+        failures = failures or not_held(run_program, wanted)
     except UnreadableError as error:
         failures = [str(error)]
     sys.stderr.write("".join(line + "\n" for line in failures))

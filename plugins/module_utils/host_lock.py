@@ -10,6 +10,7 @@ import fcntl
 import glob
 import json
 import os
+import pwd
 import re
 import signal
 import stat
@@ -77,12 +78,45 @@ def take(path: str, mine: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 def trial_left() -> dict[str, Any]:
-    """Return whose trial's values are still on this host: its timer has not restored them yet."""
+    """Return whose trial's values are still on this host, as `left`: its timer has not restored them yet."""
     for path in glob.glob(os.path.join(TRIALS, "*", "about.json")):
         with suppress(OSError, ValueError), open(path, encoding="utf-8") as stream:
             about: dict[str, Any] = json.load(stream)
-            return about
+            return {**about, "left": True} if about else {}
     return {}
+
+
+def running_jobs() -> dict[str, str]:
+    """Return {id: login} of the jobs of nodectl that any login runs on this host, by their supervisors' command lines.
+
+    A job in a container's processes is not of this host; tests have jobs of their own, as they have locks.
+    """
+    jobs, tests = {}, os.environ.get("NODECTL_LOCK_FOLDER") if os.geteuid() == 0 else ""
+    for place in glob.glob("/proc/[0-9]*"):
+        with suppress(OSError, ValueError):
+            words = _read(place, "cmdline").split("\0")
+            command, job, *_rest = [*words[words.index("jobs.control") + 1 :], "", ""]
+            if command != "start" or not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", job):
+                continue
+            namespaces = re.findall(r"^NSpid:(.*)$", _read(place, "status"), re.MULTILINE)
+            if any(len(pids.split()) > 1 for pids in namespaces):
+                continue
+            if tests and "NODECTL_LOCK_FOLDER=" + tests not in _read(place, "environ").split("\0"):
+                continue
+            jobs[job] = _login(os.stat(place).st_uid)
+    return jobs
+
+
+def _read(place: str, name: str) -> str:
+    with open(os.path.join(place, name), encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def hold(path: str, mine: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +141,9 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
         if look:
             refuse_other(path)
             return {"held": False}
+        for job, login in running_jobs().items():
+            advice = "wait for it, leave the host out with --limit, or end it: nodectl jobs stop %s" % job
+            return {"held": False, "error": "this host runs nodectl's job %s of %s: %s" % (job, login, advice)}
         holder = hold(path, mine)
     except NoLockError as error:
         return {"held": False, "error": "this host cannot be locked: %s; %s" % (error, error.remedy)}
@@ -118,6 +155,8 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
     if force:
         return {"held": False, "holder": holder, "warning": text}
     advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    if holder.get("left"):
+        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
     if holder.get("unknown"):
         advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
     return {"held": False, "holder": holder, "error": "%s: %s" % (text, advice)}
@@ -128,6 +167,8 @@ def told(holder: dict[str, Any]) -> str:
     if holder.get("unknown"):
         return "a process that is no nodectl's"
     since = holder.get("since")
+    if holder.get("left"):
+        return "values of %s, whose nodectl is gone" % one_line(holder.get("what") or "a trial")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
     who, what = (one_line(holder.get(name) or "") for name in ("operator", "what"))
     return "%s for '%s'%s" % (who or "another nodectl", what, at)

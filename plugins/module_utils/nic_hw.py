@@ -150,7 +150,8 @@ def execute(run: Run, command: Sequence[str]) -> str:
     return ""
 
 
-def _run(argv: list[str]) -> tuple[int, str, str]:
+def run_program(argv: list[str]) -> tuple[int, str, str]:
+    """Return exit status and output; 127 if it is not installed or did not end in time."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)  # pylint: disable=ansible-bad-function
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -161,12 +162,12 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
 def main(path: str) -> int:
     """Apply the settings of this file at a boot to the interfaces that it names; 1 if one does not hold them."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
-    there, failures = links(_run), []
+    there, failures = links(run_program), []
     for name in wanted["interfaces"]:
         if name not in there:
             failures.append(f"{name}: no such interface")
             continue
-        reasons = [execute(_run, command) for command in commands(_run, name, wanted, there[name])]
+        reasons = [execute(run_program, command) for command in commands(run_program, name, wanted, there[name])]
         failures += [f"{name}: {reason}" for reason in reasons if reason]
     sys.stderr.write("".join(line + "\n" for line in failures))
     return 1 if failures else 0

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """The package manager of a node: dpkg and apt, or rpm and dnf; what both answer, in one form."""
 
 from __future__ import annotations
@@ -7,11 +6,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Union
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back as apt_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages as apt_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import sources as apt_sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
-from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import back as dnf_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages as dnf_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import sources as dnf_sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
@@ -19,8 +16,6 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
     from re import Pattern
-
-    from ansible.module_utils.basic import AnsibleModule
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
@@ -35,9 +30,9 @@ def has_dnf(root: str = "/") -> bool:
     return os.path.isdir(os.path.join(root, "etc/dnf"))
 
 
-def manager(module: AnsibleModule, root: str = "/") -> Manager:
+def manager(run: Run, root: str = "/") -> Manager:
     """Return what installs packages there."""
-    return Dnf(module, root) if has_dnf(root) else Apt(module, root)
+    return Dnf(run, root) if has_dnf(root) else Apt(run, root)
 
 
 def is_driver(key: str, version: str) -> bool:
@@ -46,8 +41,37 @@ def is_driver(key: str, version: str) -> bool:
 
 
 def put_back(run: Run, changes: list[dict[str, Any]]) -> list[str]:
-    """Put packages and holds back as they were; the reasons for what could not be."""
-    return dnf_back.put_back(run, changes) if has_dnf() else apt_back.put_back(run, changes)
+    """Restore packages and holds by plans that may remove nothing else; the reasons for what could not be."""
+    system, there = manager(run), apt_packages.there
+    errors: list[str] = []
+    gone = [change["subject"] for change in changes if there(change["now"]) and not there(change["before"])]
+    choice = {
+        change["subject"]: change["before"]["version"]
+        for change in changes
+        if there(change["before"])
+        and (not there(change["now"]) or change["now"]["version"] != change["before"]["version"])
+    }
+    expected = {change["subject"].partition(":")[0] for change in changes}
+    try:
+        for name, version in list(choice.items()):
+            if not any(version in versions for versions in system.offers([name]).values()):
+                lost = f"{name}={version}: {system.name} no longer has it; add its repository, then roll back again"
+                errors.append(lost)
+                del choice[name]
+        if system.interrupted(system.packages()):
+            system.repair()
+        for part in system.steps(choice, gone):
+            plan = system.plan(*part)
+            removed = {step["name"].partition(":")[0] for step in plan if step["action"] == "remove"} - expected
+            if removed:
+                others = f"{', '.join(sorted(removed))}, which nodectl did not install: nothing was removed"
+                return [*errors, f"{system.name} would also remove {others}"]
+            while not system.install(*part):
+                pass
+        system.restore_marks(changes)
+    except apt_packages.PackagesError as error:
+        errors.append(str(error))
+    return errors
 
 
 def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:

@@ -41,7 +41,7 @@ def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
 def not_settable(gpus: list[Gpu], wanted: Mapping[str, Any], bridges: bool, virtual: bool) -> list[str]:
     """Pure: `SETTING: why` of what was asked for and cannot be set here; `bridges`: lspci and setpci are installed."""
     asked = [name for name in wanted if name != "acs" and wanted[name] is not None]
-    reasons = [f"{name}: nvidia-smi shows no GPU" for name in asked if not gpus]
+    reasons = [f"{name}: nvidia-smi is not installed" for name in asked if not gpus]
     for gpu in gpus:
         if asked and gpu["display"] == "Enabled":
             reasons.append(f"{', '.join(asked)} of {gpu['uuid']}: a display uses it")
@@ -98,7 +98,7 @@ def former(run: Run, gpus: list[Gpu], todo: list[list[str]]) -> tuple[dict[str, 
 
 def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], trial: Trial | None) -> None:
     """Files and live values; the module ends here. A trial writes no file."""
-    params, run = module.params, boot_service.runner(module)
+    params, run = module.params, gpu_hw.run_program
     warn_not_settable(
         module, not_settable(gpus, wanted, bool(shutil.which("lspci") and shutil.which("setpci")), gpu_hw.virtual())
     )
@@ -152,10 +152,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted, run = {name: module.params["wanted"][name] for name in options}, boot_service.runner(module)
+    wanted, run = {name: module.params["wanted"][name] for name in options}, gpu_hw.run_program
     if module.params["trial"]:  # these wait for a reset of the GPU
         wanted = {**wanted, "ecc": None, "mig": None}
-    asked = any(value is not None for value in wanted.values())
+    asked = any(value is not None for name, value in wanted.items() if name != "acs")
     try:
         gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
         reasons = refusals(run, gpus, wanted)

@@ -27,7 +27,7 @@ class Interfaces:
     """The interfaces that the settings are for, as they are now."""
 
     def __init__(self, module: AnsibleModule, trial: Trial | None) -> None:
-        self.run: Run = boot_service.runner(module)
+        self.run: Run = nic_hw.run_program
         self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
         self.asked = any(self.wanted.values())
         self.held = Held(trial.record(module.params["record"]) if trial else module.params["record"])

@@ -12,6 +12,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
+from ansible_collections.nodectl.fleet.plugins.module_utils.gpu_hw import run_program
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import trials
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
 
@@ -31,6 +33,7 @@ def main() -> None:
             "folder": {"type": "path", "default": ROOT},
             "hold": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
+            "trials": {"type": "path", "default": trials.ROOT},
         },
         supports_check_mode=True,
     )
@@ -45,15 +48,19 @@ def main() -> None:
             module.fail_json(msg=answer["error"])
         if "warning" in answer:
             module.warn(answer["warning"])
+    if wanted["state"] == "begin" and not module.check_mode:
+        # else a trial's values were recorded as the operator's
+        for text in trials.restored(module, trials.others(trials.Trial("", wanted["trials"]))):
+            module.warn(text)
     try:
         touches = joined(wanted["touches"])
         if not module.check_mode and (wanted["state"] == "begin" or Path(store.runs).is_dir()):
             with store.locked():
                 if wanted["state"] == "begin":
                     about = {key: wanted[key] for key in ("by", "login", "version", "profiles")}
-                    begin(store, module.run_command, name, about, touches)
+                    begin(store, run_program, name, about, touches)
                 else:
-                    settle(store, module.run_command, name)
+                    settle(store, run_program, name)
     except (TouchesError, TooBigError) as error:
         module.fail_json(msg="what a role may change cannot be recorded: %s" % error)
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import trials
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, settle
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
@@ -87,6 +88,7 @@ def main() -> None:
             "to": {"type": "str", "default": ""},
             "packages": {"type": "bool", "default": False},
             "folder": {"type": "path", "default": ROOT},
+            "trials": {"type": "path", "default": trials.ROOT},
         },
         supports_check_mode=True,
     )
@@ -109,7 +111,9 @@ def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
     if state == "runs":
         module.exit_json(changed=False, rollback={"runs": listed(store, module.run_command), "known": is_known})
     acts = state == "undone" and not module.check_mode
-    if acts:  # a run that was killed is closed first: what it left is known then
+    if acts:
+        trials.restored(module, trials.others(trials.Trial("", module.params["trials"])))
+        # a run that was killed is closed first: what it left is known then
         for name in store.names():
             settle(store, module.run_command, name)
     runs = chosen(store, to, module.params["packages"], idle(store, module.run_command))

@@ -11,7 +11,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import RUN_NAME
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import ROOT, Trial, others
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import ROOT, Trial, others, restored
 
 
 def main() -> None:
@@ -28,13 +28,9 @@ def main() -> None:
     wanted, run = module.params, module.run_command
     if not RUN_NAME.fullmatch(wanted["trial"]):
         module.fail_json(msg="%r is no name for a trial: letters, digits and ._- are" % wanted["trial"])
-    trial, notes = Trial(wanted["trial"], wanted["folder"]), []
+    trial = Trial(wanted["trial"], wanted["folder"])
     over = others(trial) if wanted["state"] == "armed" else [trial] if trial.exists() else []
-    for each in over:
-        failed = each.restore(run)
-        if failed:
-            module.fail_json(msg="not all is as before trial %s: %s" % (each.name, "; ".join(failed)))
-        notes.append("the values of trial %s were restored" % each.name)
+    notes = restored(module, over)
     if wanted["state"] == "off":
         module.exit_json(changed=bool(over), trial={"state": "off" if over else "gone", "notes": []}, findings=[])
     about = {"operator": wanted["by"], "what": "tune trial " + trial.name, "since": time.time()}

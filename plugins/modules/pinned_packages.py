@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, node_packages, wanted_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN, PackagesError
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -55,12 +55,15 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    pinned = Pinned(module)
-    if module.params["look"]:
-        pinned.look()
-    if module.params["root"] != "/" and not module.check_mode and not pinned.system.elsewhere:
-        module.fail_json(msg="packages are installed on / only; another root is for check mode")
-    pinned.converge()
+    try:
+        pinned = Pinned(module)
+        if module.params["look"]:
+            pinned.look()
+        if module.params["root"] != "/" and not module.check_mode and not pinned.system.elsewhere:
+            module.fail_json(msg="packages are installed on / only; another root is for check mode")
+        pinned.converge()
+    except PackagesError as error:
+        module.fail_json(msg=str(error))
 
 
 class Pinned:
@@ -68,7 +71,7 @@ class Pinned:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.params = module, module.params
-        self.system = node_packages.manager(module, module.params["root"])
+        self.system = node_packages.manager(module.run_command, module.params["root"])
         self.settled: set[str] = set()
         self.look_again()
 

@@ -7,53 +7,20 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import urllib.error
-import urllib.parse
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import ConnectionError, open_url
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, python_env
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
-
-_TIMEOUT_S = 10
 
 
 def minors(low: str, high: str) -> list[str]:
     """Versions as major.minor from the newest to the oldest; both are of one major version."""
     (major, first), (_unused, last) = python_env.key(low)[:2], python_env.key(high)[:2]
     return [f"{major}.{minor}" for minor in range(last, first - 1, -1)]
-
-
-def best_build(builds: list[dict[str, Any]], machine: str) -> dict[str, Any] | None:
-    """Return the first CPython build for this kind of machine; uv lists the newest first."""
-    key = re.compile(rf"cpython-[\d.]+-linux-{machine}-gnu")
-    return next((build for build in builds if key.fullmatch(build["key"])), None)
-
-
-def mirrored(url: str, mirror: str) -> str:
-    """Return where a mirror holds a build: below its date, under its own name."""
-    if not mirror:
-        return url
-    return "/".join([mirror.rstrip("/"), *url.split("/")[-2:]])
-
-
-def unreachable(url: str) -> str:
-    """Return why a build cannot be had from here; "" if it can."""
-    if not re.match(r"https?://", url):
-        path = urllib.parse.unquote(re.sub(r"^file://", "", url))
-        return "" if Path(path).is_file() else f"no file {path} on this host"
-    try:
-        open_url(url, method="HEAD", timeout=_TIMEOUT_S).close()
-    except urllib.error.HTTPError as error:
-        return "" if error.code == 405 else f"{url} answers {error.code}"
-    except (urllib.error.URLError, ConnectionError, OSError, ValueError) as error:
-        return f"{url}: {getattr(error, 'reason', error)}"
-    return ""
 
 
 def installed(module: AnsibleModule) -> tuple[str, str]:
@@ -85,28 +52,8 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     path, version = installed(module)
     if path:
         return {"path": path, "version": version, "how": "present", **host}
-    return {**by_uv(module), **host}
-
-
-def by_uv(module: AnsibleModule) -> dict[str, Any]:
-    """Return the build that uv will bring; fail if `builds` has none that this host reaches."""
-    wanted, version = module.params, module.params["max"]
-    low, high = wanted["min"], wanted["max"]
-    if wanted["builds"] is not None:
-        build = best_build(wanted["builds"], platform.machine())
-        reason = unreachable(mirrored(build["url"], wanted["mirror"])) if build else "uv has no build of them"
-        if reason:
-            here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
-            module.fail_json(
-                msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, and uv cannot "
-                f"bring one: {reason}. Set python_mirror (in nodectl's inventory: nodectl_python_mirror) to a mirror "
-                f"or folder that holds uv's builds on the host, install python{high} from your distribution, name an "
-                f"interpreter in python_interpreter, or choose a stack for Python {here}"
-            )
-        version = build["version"] if build else high
-    minor = ".".join(version.split(".")[:2])
-    place = f"cpython-{version}-linux-{platform.machine()}-gnu"
-    return {"version": version, "how": "uv", "path": f"{wanted['folder']}/{place}/bin/python{minor}"}
+    place = f"{wanted['folder']}/cpython-{high}-linux-{host['machine']}-gnu/bin/python{high}"
+    return {"path": place, "version": high, "how": "uv", **host}
 
 
 def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
@@ -117,15 +64,21 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
             msg=f"no uv at {wanted['uv']} on this host; set python_uv (in nodectl's inventory: nodectl_uv) "
             "to where it is"
         )
+    mirror = f"file://{wanted['mirror']}" if wanted["mirror"].startswith("/") else wanted["mirror"]
     command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
-    mirror = wanted["mirror"]
-    command += ["--mirror", f"file://{mirror}" if mirror.startswith("/") else mirror] if mirror else []
-    command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
+    command += [*(["--mirror", mirror] if mirror else []), "--"]
+    command += [f"cpython-{plan['version']}-linux-{plan['machine']}-gnu"]
     environment = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
     status, out, err = module.run_command(command, environ_update=environment)
     if status != 0:
-        text = "\n".join((out + err).strip().splitlines()[-8:])
-        module.fail_json(msg=f"{' '.join(command)} ended with {status}:\n{text}")
+        here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
+        reason = "\n".join((out + err).strip().splitlines()[-8:])
+        module.fail_json(
+            msg=f"python3 on this host is {here}, the stack's wheels exist for {wanted['min']} to {wanted['max']}, and "
+            "uv cannot bring one. Set python_mirror (in nodectl's inventory: nodectl_python_mirror) to a mirror or "
+            f"folder that holds uv's builds on the host, install python{wanted['max']} from your distribution, name an "
+            f"interpreter in python_interpreter, or choose a stack for Python {here}. uv says: {reason}"
+        )
     files.relabel(wanted["folder"], below=True)
 
 
@@ -140,7 +93,6 @@ def main() -> None:
             "folder": place,
             "uv": place,
             "mirror": text,
-            "builds": {"type": "list", "elements": "dict"},
             "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
         },
         supports_check_mode=True,
@@ -152,7 +104,9 @@ def main() -> None:
         install(module, before)
         after = look(module)
         if after["how"] != "present":
-            module.fail_json(msg=f"{before['how']} ended well, but {before['path']} is not there", **after)
+            module.fail_json(
+                msg=f"uv ended well, but Python {before['version']} is not in {module.params['folder']}", **after
+            )
         before = after
     module.exit_json(changed=True, diff=difference("python", "", f"{before['path']}\n"), **before)
 

@@ -68,7 +68,7 @@ HEALTHY: dict[str, Any] = {
 def gpu(index: int, **changes: Any) -> Gpu:
     """One healthy GPU but for the changes; a value that is refused: `refused={"field": "what nvidia-smi says"}`."""
     refused = changes.pop("refused", {})
-    values = {**HEALTHY, "name": MODEL, "memory_total_mib": 81920, **changes, **dict.fromkeys(refused)}
+    values = {**HEALTHY, "name": MODEL, "memory_total_mib": 81920, **dict.fromkeys(refused), **changes}
     values.setdefault("uuid", f"GPU-{index}")
     values.setdefault("serial", f"156000000000{index}")
     bus_id = values.pop("bus_id", f"0000:{16 * index + 7:02X}:00.0")

@@ -1,7 +1,7 @@
 """Each check of a GPU's own report: when it fires, when it is quiet, when it cannot tell."""
 
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.checks.gpus import all_with, count, eight, gpu
 from tests.checks.table import DENIED, UNREAD, Case, dgx, found, plain, verify
 
 GPU7 = "GPU 7 (0000:77:00.0)"
+PART = {"ecc_volatile_uncorrectable": "Unknown Error"}
 HOT = ("sw_thermal_slowdown",)
 FOUR = "NVIDIA GeForce RTX 4090"
 TABLE = {"gpus": Gpus(8, tuple(gpu(index) for index in range(8)))}
@@ -99,35 +100,37 @@ RECOVERY = [
     Case("gpu_recovery", "failed", eight(recovery_action="Reboot"), action="reboot"),
     Case("gpu_recovery", "failed", eight(recovery_action="Drain P2P"), action="drain"),
     Case("gpu_recovery", "failed", eight(recovery_action="Something New"), action="drain"),
-    Case("gpu_reset_required", "failed", eight(reset_required=True), subject=GPU7, action="reset GPU"),
-    Case("gpu_drain", "failed", eight(drain_and_reset_recommended=True), subject=GPU7, action="drain"),
 ]
 MANY = 30_000_000
+
+
+def flagged(flag: GpuJudgement) -> Case:
+    """The flag is set on one GPU."""
+    (check,), values = flag.checks, cast("dict[str, Any]", {flag.field: True})
+    return Case(check.id, "failed", eight(**values), subject=GPU7, action=check.action)
+
+
+FLAGS = list(map(flagged, gpu_memory.FLAGS))
 MEMORY = [
     Case("gpu_ecc_mode", "failed", eight(ecc_mode_current=False, ecc_mode_pending=False), subject=GPU7),
     # one action for one fault: what waits for a reset is told by the other check
     Case("gpu_ecc_mode", "skipped", eight(ecc_mode_current=False, ecc_mode_pending=True), subject=GPU7),
     Case("gpu_ecc_pending", "failed", eight(ecc_mode_current=False), subject=GPU7, action="reset GPU"),
     Case("gpu_ecc_mode", "ok", all_with(name=FOUR, ecc_mode_current=False, ecc_mode_pending=False)),
+    # a sum of which one part was refused is a lower bound
+    Case("gpu_ecc_uncorrectable", "failed", eight(ecc_volatile_uncorrectable=3, refused=PART)),
+    Case("gpu_ecc_uncorrectable", "unknown", eight(ecc_volatile_uncorrectable=0, refused=PART)),
     Case("gpu_ecc_mode", "skipped", all_with(refused={"ecc_mode_current": "N/A"})),
     Case("gpu_ecc_pending", "failed", eight(ecc_mode_pending=False), subject=GPU7, action="reset GPU"),
     Case("gpu_ecc_uncorrectable", "failed", eight(ecc_volatile_uncorrectable=1), subject=GPU7, action="reset GPU"),
     Case("gpu_sram_uncorrectable", "warning", eight(ecc_aggregate_sram_uncorrectable=1), subject=GPU7, action="none"),
     Case("gpu_sram_uncorrectable", "failed", eight(ecc_aggregate_sram_uncorrectable=5), action="replace"),
-    Case("gpu_sram_threshold", "failed", eight(ecc_sram_threshold_exceeded=True), action="replace"),
-    Case("gpu_retired_pending", "failed", eight(retired_pages_pending=True), action="reset GPU"),
     Case("gpu_retired_pages", "failed", eight(retired_pages_double_bit=60, retired_pages_single_bit=2)),
-    Case("gpu_remap_pending", "failed", eight(remap_pending=True), subject=GPU7, action="reset GPU"),
     Case("gpu_remap_pending", "skipped", all_with(refused={"remap_pending": "[N/A]"})),
     Case("gpu_remapped_rows", "failed", eight(remapped_uncorrectable=513), action="replace"),
-    Case("gpu_remap_failure", "failed", eight(remap_failure=True), subject=GPU7, action="replace"),
     Case("gpu_remap_banks", "warning", eight(remap_banks_low=2)),
     Case("gpu_remap_banks", "failed", eight(remap_banks_none=1), action="replace"),
-    Case("gpu_channel_repair", "failed", eight(channel_repair_pending=True), action="reset GPU"),
-    Case("gpu_tpc_repair", "failed", eight(tpc_repair_pending=True), action="reset GPU"),
-    Case("gpu_unrepairable", "failed", eight(unrepairable_memory=True), action="replace"),
 ]  # fmt: skip
-BUSY: dict[str, Any] = {"utilization_gpu_percent": 98, "sm_clock_mhz": 1395, "clock_event_reasons": ("sw_power_cap",)}
 STATE = [
     Case("gpu_persistence", "warning", eight(persistence_mode=False), subject=GPU7),
     Case("gpu_persistence", "ok", eight(persistence_mode=False, display_active=True)),
@@ -183,6 +186,7 @@ def slot(width: int) -> Pcie:
 PCIE = [
     Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="drain"),
     Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8), subject="GPU 0 (0000:07:00.0)"),
+    Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8, name="NVIDIA H200"), action="drain"),
     Case("gpu_pcie_width", "ok", built_x8()),
     Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
     Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="drain"),

@@ -21,6 +21,10 @@ RACK = resolve("gb200-4", "cu129", "stock")
 NAMES = tuple(f"GPU{index}" for index in range(4))
 
 
+def composed(gpus: str) -> Resolved:
+    return resolve(gpus, "none", "stock")
+
+
 def fabric_with(field: str, word: object) -> dict[str, object]:
     changes: dict[str, Any] = {field: word}
     return eight(**changes)
@@ -38,8 +42,17 @@ def links(*changes: dict[str, Any] | None, gpus: int = 4, **rest: Any) -> dict[s
     return {"nvlink": NvidiaSmiNvlink(tuple(made))}
 
 
-def untold(message: str | None, number: int = 1) -> dict[str, object]:
-    gpus = (NvLinkGpu(index, "A100", f"GPU-{index}", None, message) for index in range(number))
+def untold(message: str | None, number: int = 1, name: str = "A100") -> dict[str, object]:
+    gpus = (NvLinkGpu(index, name, f"GPU-{index}", None, message) for index in range(number))
+    return {"nvlink": NvidiaSmiNvlink(tuple(gpus))}
+
+
+def carried(*active: int | None) -> dict[str, object]:
+    """SXM2 modules with so many active links of six; None where one text stands for all of them."""
+    gpus = []
+    for index, number in enumerate(active):
+        six = tuple(NvLink(n, n < number, 25.0, 0, 0, 0) for n in range(6)) if number is not None else None
+        gpus.append(NvLinkGpu(index, "Tesla V100-SXM2-32GB", f"GPU-{index}", six, None if six else IDLE))
     return {"nvlink": NvidiaSmiNvlink(tuple(gpus))}
 
 
@@ -63,6 +76,7 @@ def windows(
     return {**joined, **all_with(name=name, memory_total_mib=24564, bar1_total_mib=bar1_mib)}
 
 
+IDLE = "NVML: Unable to retrieve NVLink information as all links are inActive"
 COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 OFF: dict[str, Any] = {"active": False, "speed_gb_s": None}
 NVLINK = [
@@ -90,6 +104,15 @@ NVLINK = [
     Case("nvlink_count", "ok", links(OFF, gpus=1, name="NVIDIA A100 80GB PCIe"), plain()),
     Case("nvlink_count", "ok", links(*[OFF] * 12, gpus=1), plain()),
     Case("nvlink_count", "unknown", untold("Unknown Error", 2), dgx()),
+    # modules of one host that use no link at all
+    Case("nvlink_count", "failed", untold(IDLE, 4, "NVIDIA H200"), composed("4 x h200")),
+    Case("nvlink_count", "warning", untold(IDLE, 4, "NVIDIA H200"), plain()),
+    Case("nvlink_count", "nothing", untold(IDLE, 1, "NVIDIA H200"), plain()),
+    Case("nvlink_count", "nothing", untold(IDLE, 4, "NVIDIA A100 80GB PCIe"), plain()),
+    # a carrier board joins fewer on some modules, but not on one of many
+    Case("nvlink_count", "warning", carried(6, 6, 6, 5), plain()),
+    Case("nvlink_count", "warning", carried(6, 6, 6, None), composed("4 x v100-sxm2-32gb")),
+    Case("nvlink_count", "ok", carried(4, 4, 5, 5), plain()),
     Case("nvlink_speed", "failed", links({"speed_gb_s": 12.5}), dgx(), subject="GPU 3", action="reset GPU"),
     Case("nvlink_speed", "unknown", links({"speed_gb_s": None}), dgx(), subject="GPU 3"),
     Case("nvlink_errors", "ok", links({"crc_errors": 4}), dgx()),
@@ -182,6 +205,7 @@ MANAGER = [
     Case("gpu_fabric", "unknown", eight(refused={"fabric_state": "Unknown Error"}), dgx()),
     Case("gpu_fabric", "skipped", all_with(refused={"fabric_state": "N/A"}), dgx()),
     Case("gpu_fabric", "nothing", eight(fabric_state="Not Started"), PCIE),
+    Case("gpu_fabric", "failed", eight(fabric_state="In Progress"), composed("8 x h100-80gb-hbm3")),
     # the rack's NVSwitches, which no profile of a node has
     Case("gpu_fabric", "failed", eight(name="NVIDIA GB200", fabric_state="In Progress"), RACK),
     Case("gpu_fabric", "failed", eight(name="NVIDIA GB300", fabric_status="Timeout"), RACK),

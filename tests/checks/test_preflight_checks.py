@@ -36,7 +36,7 @@ NEEDS = JobNeeds(candidate_ports=(21001, 21002, 21003), checkpoint_dir="/ckpt")
 NAMES = ("a", "b", "c")
 
 
-FALLEN = KernelEvent("xid", None, "0000:0f:00", 79, None, None, None, None, None, "GPU has fallen off the bus.")
+FALLEN = KernelEvent("xid", None, "0000:0f:00", 79, None, None, None, None, "GPU has fallen off the bus.")
 
 
 def gpus(driver: str = "580.65", **status: Any) -> Gpus:

@@ -83,7 +83,11 @@ def test_a_driver_that_has_no_device_is_believed_and_nothing_is_called_cut() -> 
             lambda text: text.replace("GPU-", "GPU-0", 1)[:-1].replace("GPU-00", "GPU-0f") + "\n",
             "only one of nvidia-smi -q and its query names GPU-0",
         ),
-        ("nvidia-smi-q", lambda text: text + text, "only nvidia-smi-query was read"),
+        (
+            "nvidia-smi-q",
+            lambda text: text + text,
+            "only nvidia-smi-query was read: nvidia-smi-q: the report stands twice",
+        ),
     ],
 )
 def test_reports_that_contradict_themselves_or_each_other_are_told(

@@ -50,6 +50,13 @@ def test_json(nodectl: Nodectl, local: str) -> None:
     assert (last["host"], last["outcome"], last["exit_status"]) == ("zz", "unreachable", None)
 
 
+def test_output_that_is_cut_is_noted_and_marked(nodectl: Nodectl, local: str) -> None:
+    argv = ("-i", local, "-l", "gpu01", "--output", "json", "exec", "--", "head", "-c")
+    cut = nodectl(*argv, "17000000", "/dev/zero")
+    assert "gpu01: the output was cut after 16 MiB" in cut.stderr and json.loads(cut.stdout)["results"][0]["cut"]
+    assert not json.loads(nodectl(*argv, "1", "/dev/zero").stdout)["results"][0]["cut"]
+
+
 @pytest.mark.parametrize(
     ("args", "status"),
     [

@@ -69,6 +69,9 @@ def test_markdown_is_short_masked_and_names_the_faults(nodectl: Cli, tmp_path: P
     file = tmp_path / "post.md"
     nodectl("--replay", "h100-8", "report", "--format", "markdown", "-o", str(file))
     assert file.read_text().startswith("### host01\n")
+    for other in (("--from", str(file)), ("--no-hosts",)):
+        refused = nodectl("--replay", "h100-8", "report", "--format", "markdown", *other, check=False)
+        assert refused.returncode == 2 and "leave out --from and --no-hosts" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -41,34 +41,23 @@ class Controller:
     collections: Path
     env: Mapping[str, str]
 
-    def is_core(self, end: End) -> bool:
-        """Its ansible-core is that one."""
-        return self.bin.parent.name == _name_of(end)
-
-    def run(self, folder: Path, *argv: str, package: bool = False, env: Mapping[str, str] | None = None) -> str:
+    def run(self, folder: Path, *argv: str, package: bool = False) -> str:
         """What the program says, in a folder of its own; the test fails where it ends with an error."""
-        done = self.attempt(folder, *argv, package=package, env=env)
+        done = self.attempt(folder, *argv, package=package)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def attempt(
-        self,
-        folder: Path,
-        *argv: str,
-        package: bool = False,
-        env: Mapping[str, str] | None = None,
-        limit_s: float = 600,
-    ) -> subprocess.CompletedProcess[str]:
+    def attempt(self, folder: Path, *argv: str, package: bool = False) -> subprocess.CompletedProcess[str]:
         """`package`: nodectl is in this Ansible's Python, too."""
         more = {"PYTHONPATH": str(self.collections.parent / "package")} if package else {}
         return subprocess.run(
             [str(self.bin / argv[0]), *argv[1:]],
             cwd=folder,
-            env={**self.env, **more, **(env or {})},
+            env={**self.env, **more},
             capture_output=True,
             text=True,
             check=False,
-            timeout=limit_s,
+            timeout=600,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -85,24 +74,16 @@ def controller(
     request: pytest.FixtureRequest, artifact: Path, cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Controller:
     """Both ends of the promise, one after the other."""
-    environment = environment_of(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl")
-    return controller_of(environment / "bin", artifact, tmp_path_factory.mktemp(request.param))
-
-
-def controller_of(programs: Path, artifact: Path, folder: Path) -> Controller:
-    """An operator in `folder` with that Ansible, into whose folder of collections the artifact was installed."""
+    folder = tmp_path_factory.mktemp(request.param)
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ANSIBLE_PIPELINING": "1"}
     env |= {"ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"), "XDG_STATE_HOME": str(folder / "state")}
     (folder / "package").mkdir()
     # the package without the collection that lies beside it
     (folder / "package" / "nodectl").symlink_to(_ROOT / "nodectl")
+    programs = environment_of(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl") / "bin"
     made = Controller(programs, folder / "collections", env)
     made.run(folder, "ansible-galaxy", "collection", "install", "-p", str(made.collections), str(artifact))
     return made
-
-
-def _name_of(end: End) -> str:
-    return f"ansible-core-{end.core}"
 
 
 def environment_of(end: End, cache: Path) -> Path:
@@ -112,7 +93,7 @@ def environment_of(end: End, cache: Path) -> Path:
         pytest.skip(f"ansible-core {end.core} needs Python {' or '.join(end.pythons)}, and none of them is here")
     needed = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     wanted = [f"ansible-core=={end.core}.*", *(each for each in needed if not each.startswith(_NOT_BY_PLAYBOOKS))]
-    folder = cache / _name_of(end)
+    folder = cache / f"ansible-core-{end.core}"
     stamp = folder / "nodectl-requires.json"
     if not stamp.is_file() or json.loads(stamp.read_text()) != wanted:
         subprocess.run([pythons[0], "-m", "venv", "--clear", "--without-pip", folder], check=True)

@@ -57,6 +57,59 @@ def test_a_shorter_command_stands_in_for_the_report() -> None:
     assert (told.source, told.count, told.lost) == ("nvidia-smi-query", 2, ("0000:0F:00.0",))
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("18446744073709551615", "Argument version mismatch", "Driver/library version mismatch", "Not Ready"),
+        *(
+            "System is not in ready state",
+            "GPU not found",
+            "The requested functionality has been deprecated",
+            "Unknown",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("field", "printed"), [("memory_total_mib", "81920 MiB"), ("persistence_mode", "Enabled"), ("uuid", "GPU-a")]
+)
+def test_a_value_that_cannot_be_read_hides_no_other(word: str, field: str, printed: str) -> None:
+    gpus = fact("gpus", nvidia_smi_q=REPORT.replace(f": {printed}", f": {word}", 1), nvidia_smi_query=TABLE)
+    first, second = gpus.devices
+    assert (gpus.source, first.temperature_c, second.uuid) == ("nvidia-smi-q", 31, "GPU-c")
+    if field != "uuid" or word not in ("Unknown", "18446744073709551615"):
+        assert (getattr(first, field), first.unavailable[field]) == (None, word)
+
+
+def test_a_uuid_that_two_gpus_have_is_no_second_output() -> None:
+    report, table = (text.replace("GPU-c", "GPU-a") for text in (REPORT, TABLE))
+    for gpus in (fact("gpus", nvidia_smi_q=report, nvidia_smi_query=table), fact("gpus", nvidia_smi_query=table)):
+        assert [(gpu.index, gpu.uuid) for gpu in gpus.devices] == [(0, "GPU-a"), (2, "GPU-a")]
+
+
+def test_lines_that_end_as_on_windows() -> None:
+    listed = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-a)\r\nGPU 2: NVIDIA A100-SXM4-80GB (UUID: GPU-c)\r\n"
+    assert [gpu.index for gpu in fact("gpus", nvidia_smi_list=listed).devices] == [0, 2]
+    report = REPORT.replace("\n", "\r\n")
+    assert fact("gpus", nvidia_smi_q=report, nvidia_smi_query=TABLE).disputed.startswith("the header of nvidia-smi -q")
+    assert "stands twice" in fact("gpus", nvidia_smi_q=report + report).reason
+    assert fact("nvlink", nvidia_smi_nvlink=LINKS.replace("\n", "\r\n")).gpus[0].index == 0
+
+
+def test_all_that_are_lost_are_named_by_the_command_that_goes_on() -> None:
+    one, all_ = (
+        "".join(f"{LOST.partition('1:')[0]}{n}: GPU is lost.  Reboot\n" for n in range(most)) for most in (1, 8)
+    )
+    assert len(fact("gpus", nvidia_smi_q=(15, one), nvidia_smi_query=(15, one), nvidia_smi_list=(15, all_)).lost) == 8
+
+
+def test_why_a_fuller_command_was_not_read() -> None:
+    gpus = fact("gpus", nvidia_smi_q=(0, "", "no way to print\n"), nvidia_smi_query=TABLE)
+    assert (gpus.unread, gpus.disputed) == ("nvidia-smi-q printed only a complaint: no way to print", "")
+    report = REPORT.replace(": 3\n", ": 2\n", 1)
+    assert fact("gpus", nvidia_smi_q=report).disputed == "nvidia-smi-query is not in the recording"
+    assert fact("gpus", nvidia_smi_q=report, nvidia_smi_query=124).disputed == "nvidia-smi-query did not end in time"
+
+
 def test_links_with_their_counters() -> None:
     (gpu,) = fact("nvlink", nvidia_smi_nvlink=LINKS, nvidia_smi_nvlink_errors=ERRORS).gpus
     assert [(link.active, link.speed_gb_s, link.recovery_errors, link.crc_errors) for link in gpu.links] == [

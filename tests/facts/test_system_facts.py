@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts.catalogue import all_facts, commands_for
+from nodectl.facts.catalogue import all_facts, commands_for, facts_named, read_facts
 from nodectl.facts.kernel import Boot, KernelKnobs, Modules
 from nodectl.facts.network import Listening
 from nodectl.facts.processes import Process, Processes
@@ -19,6 +19,7 @@ from nodectl.facts.versions import VERSIONS_FACT as VERSIONS
 from nodectl.facts.versions import Libraries, Library
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
+from nodectl.model.recording import Entry, Recording
 from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
@@ -151,6 +152,7 @@ def test_each_subject(subject: str, key: str, text: str, value: object) -> None:
         ("kernel_knobs", "kernel-knobs", "governor\tperformance\n"),
         ("kernel_knobs", "kernel-knobs", ""),
         ("units", "units", "what is this\n"),
+        ("units", "units", ""),
         ("unit_limits", "unit-limits", "RemoveIPC=b true\n"),
         ("slurm", "slurm-node", "slurm_load_node error: Unable to contact slurm controller\n"),
         ("processes", "processes", "load 1\ncount 3\n"),
@@ -176,6 +178,11 @@ def test_what_is_garbled_is_unknown(subject: str, key: str, text: str) -> None:
 )
 def test_what_a_host_does_not_have_is_absent(subject: str, key: str, reason: str) -> None:
     assert fact(subject, **{key: 3}) == Unread("absent", reason)
+
+
+def test_units_of_a_folder_without_an_index() -> None:
+    entry = Entry("units", (), 0, UNITS, "", 0.0)
+    assert read_facts(Recording("n1", {"units": entry}), facts_named("units"))["units"] == fact("units", units=UNITS)
 
 
 def test_numa_nodes() -> None:

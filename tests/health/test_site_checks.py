@@ -68,7 +68,6 @@ def test_names_make_ids_and_what_is_no_check_is_left_out(put: Put) -> None:
     [
         ("a", "#!/bin/sh\n", 0o644, "is not executable"),
         ("a", "echo ok\n", 0o755, "does not begin with #!/"),
-        ("a", "#!/bin/sh\r\n", 0o755, "ends its lines as Windows does"),
         ("a", "#!/bin/sh\n", 0o775, "may be written by its group"),
         ("a", "#!/bin/sh\n# nodectl: timeout=10h\n", 0o755, "line 2: timeout=10h: a time from 1s to 100s"),
         ("a", "#!/bin/sh\n# nodectl: timout=10s\n", 0o755, "no such key: 'timout'; did you mean timeout?"),

@@ -224,6 +224,33 @@ def test_each_fault_is_found_on_its_gpu_and_healed(program: Path, kind: str, tmp
     assert smi.state.read_text() == before
 
 
+def each_gpu(count: int, *lines: str) -> list[str]:
+    return [f"{gpu} {line}" for gpu in range(count) for line in lines]
+
+
+@each_version
+@pytest.mark.parametrize(
+    ("box", "lines", "check", "failed", "auto"),
+    [
+        ("4 x h200", each_gpu(4, "Field.165 0"), "nvlink_count", [""], Status.WARNING),
+        ("4 x h200", ["3 GpuFabricInfo 2 0 0"], "gpu_fabric", ["GPU 3 (0001:19:00.0)"], Status.FAILED),
+        ("4 x h200", ["1 UUID GPU-0", "0 UUID GPU-0"], "gpu_report", [], Status.OK),
+        ("4 x h200", ["3 MemoryErrorCounter.1.0.2 -1"], "gpu_report", [], Status.OK),
+        ("4 x h200", each_gpu(4, "Gone 1"), "gpu_lost", ["GPU 0", "GPU 1", "GPU 2", "GPU 3"], Status.FAILED),
+    ],
+)
+def test_what_stands_on_one_gpu_or_on_all_is_judged(
+    program: Path, box: str, lines: list[str], check: str, failed: list[str], auto: Status, tmp_path: Path
+) -> None:
+    smi, host = simulated(program, tmp_path, box)
+    smi.write(*lines)
+    recorded = smi.recorded(host)
+    found = [each for each in judged(recorded, box) if each.check == check]
+    assert [each.subject for each in found if each.status is not Status.OK] == failed
+    assert {each.status for each in found} == {Status.FAILED if failed else Status.OK}
+    assert {each.status for each in judged(recorded, "auto") if each.check == check} == {auto}
+
+
 @each_version
 def test_programs_of_a_job_see_that_a_gpu_is_lost(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodectl.payload.jobs.failures import first
+from nodectl.payload.jobs.postmortem import Postmortem
 from tests.payload.fleet import Fleet
 
 SLEEP = "import os, time\nprint('up', flush=True)\ndef load():\n    time.sleep(1000)\n"
@@ -31,6 +32,14 @@ def ended(fleet: Fleet, job_id: str) -> tuple[dict[str, Any], list[dict[str, Any
     cause = first(item for state in states for item in state["failures"])
     assert cause is not None
     return cause, states
+
+
+@pytest.mark.parametrize(("engine", "named"), [("torchrun", "the launcher (torchrun)"), ("command", "the command")])
+def test_what_was_killed_is_named_as_it_was_started(engine: str, named: str) -> None:
+    unused: Any = None
+    postmortem = Postmortem(unused, {"start": {"engine": engine}}, unused, unused, unused, unused, list)
+    postmortem._blame_signal(9, 1.0)
+    assert postmortem.failures[0]["message"] == f"{named} was killed by signal 9 (SIGKILL)"
 
 
 def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> None:

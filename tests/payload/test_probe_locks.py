@@ -15,7 +15,6 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import host_lock
 from nodectl.payload.common.frames import texts
-from nodectl.payload.jobs.folder import JobFolder
 from nodectl.payload.probes import locks
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.locks"]
@@ -50,16 +49,19 @@ def test_it_goes_with_the_process_however_that_ends(tmp_path: Path, number: sign
 
 def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for name, pid in (("train-1", 0), ("train-2", 1)):
-        folder = tmp_path / "nodectl/jobs" / name
-        folder.mkdir(parents=True)
-        (folder / "plan.json").write_text(json.dumps({"operator": "bob@laptop", "script": "train.py"}))
-        (folder / "rank").write_text('{"rank": 0}')
-        (folder / "state.json").write_text(
-            json.dumps({"state": "running", "final": False, "pid": pid, "start_ticks": 5})
-        )
-    monkeypatch.setattr(JobFolder, "supervisor_alive", lambda job: job.state()["pid"] == 1)
-    assert locks.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]
+    monkeypatch.setenv("NODECTL_LOCK_FOLDER", str(tmp_path))
+    (tmp_path / "nodectl/jobs/train-1").mkdir(parents=True)
+    (tmp_path / "nodectl/jobs/train-1/plan.json").write_text('{"operator": "bob@laptop", "script": "train.py"}')
+    supervisors = [subprocess.Popen(["sh", "-c", "sleep 60; :", "jobs.control", "start", f"train-{n}"]) for n in (1, 2)]
+    try:
+        assert locks.running_jobs() == [
+            {"id": "train-1", "operator": "bob@laptop", "script": "train.py"},
+            {"id": "train-2", "operator": "root", "script": ""},
+        ]
+    finally:
+        for supervisor in supervisors:
+            supervisor.kill()
+            supervisor.wait()
 
 
 def test_another_login_takes_the_same_lock_and_its_words_are_no_more_than_words(tmp_path: Path) -> None:

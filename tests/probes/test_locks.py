@@ -55,6 +55,7 @@ def ask(
     smi: tuple[str, int] = ("", 127),
     slurm: tuple[str, int] = ("", 127),
     force: bool = False,
+    beside_work: bool = False,
 ) -> tuple[Holds, Any]:
     """The second host is as told; the first is free."""
 
@@ -69,7 +70,9 @@ def ask(
     fleet = play(monkeypatch, answers)
     monkeypatch.setattr("nodectl.probes.locks.collect", collected)
     transport: Any = fleet
-    with held(transport, HOSTS[:2], "probe tcp", forks=8, force=force, note=lambda _: None) as holds:
+    with held(
+        transport, HOSTS[:2], "probe tcp", forks=8, force=force, note=lambda _: None, beside_work=beside_work
+    ) as holds:
         pass
     return holds, fleet
 
@@ -78,6 +81,7 @@ def ask(
     ("given", "status", "subject", "told"),
     [
         ({"answer": Answer([BUSY], status=1)}, "failed", "nodectl", "alice@laptop for 'probe nccl' since 2023-11-14"),
+        ({"answer": Answer([{**BUSY, "left": True}], status=1)}, "failed", "nodectl", "values of a trial"),
         (
             {"answer": Answer([{**HELD, "jobs": [JOB]}], after_s=20)},
             "failed",
@@ -103,6 +107,8 @@ def test_who_works_there_is_named(
     (finding,) = holds.findings
     assert (finding.host, finding.check, finding.status, finding.subject) == ("node02", "lock", status, subject)
     assert told in finding.actual and holds.refused
+    beside, _ = ask(monkeypatch, **given, beside_work=True)
+    assert bool(beside.findings) is (subject in ("nodectl", "job"))
     forced, _ = ask(monkeypatch, **given, force=True)
     if subject == "job":
         assert forced.refused and "jobs stop train-7" in finding.remedy and "--force" not in finding.remedy

@@ -72,9 +72,9 @@ def started_until(fleet: Fleet, task: str, *options: str) -> subprocess.Popen[st
 
 
 def plainly(fleet: Fleet, playbook: str, *options: str) -> None:
-    """The next run of an operator without nodectl: it knows that the killed one was this machine's, and relieves it."""
+    """The next run of an operator without nodectl; the killed one's connections hold the hosts for another minute."""
     program, book = Path(sys.executable).with_name("ansible-playbook"), share_dir() / "playbooks" / playbook
-    argv = [str(program), "-i", fleet.inventory, str(book), *options]
+    argv = [str(program), "-i", fleet.inventory, str(book), "-e", "nodectl_force=true", *options]
     done = subprocess.run(
         argv, cwd=share_dir(), env=fleet.cli.env, capture_output=True, text=True, check=False, timeout=280
     )

@@ -30,6 +30,12 @@ def test_status_and_streams_make_a_group() -> None:
     ]
 
 
+def test_hosts_that_fail_for_one_reason_share_a_line() -> None:
+    results = [lost(f"b{number}", Outcome.UNREACHABLE, f"me@10.0.0.{number}:22: late", "") for number in (1, 2, 3)]
+    assert exec_table(results) == "!!! b[1-3]  unreachable: late"
+    assert exec_table(results[:1]) == "!!! b1  unreachable: me@10.0.0.1:22: late"
+
+
 def test_failures_have_a_line_each_and_a_remedy_once() -> None:
     results = [
         lost("b2", Outcome.UNREACHABLE, "refused\nby it", "look"),

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,59 @@ def test_without_a_driver_nothing_is_done_and_nothing_passes(tmp_path: Path) -> 
     assert not node("set")["changed"]
 
 
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+LOST = "Unable to determine the device handle for GPU0000:1A:00.0: Unknown Error"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((18, MISMATCH, ""), MISMATCH),
+        ((0, MISMATCH, ""), MISMATCH),
+        ((9, "", "NVIDIA-SMI has failed because it could not communicate"), "NVIDIA-SMI has failed"),
+        ((6, "No devices were found\n", ""), "No devices were found"),
+        ((0, "No devices were found\n", ""), "No devices were found"),
+        ((-11, "", ""), "exit status -11"),
+        ((124, "", "nvidia-smi did not end within 120 s"), "did not end"),
+        ((0, "", ""), "exit status 0, 0 GPUs"),
+        ((0, f"{A100}\na, b\n", ""), "a, b"),
+        ((0, f"{A100}\n{LOST}\n", ""), LOST),
+    ],
+)
+def test_a_failing_nvidia_smi_is_not_one_without_gpus(answer: tuple[int, str, str], reason: str) -> None:
+    with pytest.raises(gpu_hw.UnreadableError, match=reason):
+        gpu_hw.gpus(lambda argv: answer)
+
+
+@pytest.mark.parametrize("script", ["exit 127", f"echo '{A100}'; echo {LOST}"])
+def test_a_failing_nvidia_smi_changes_nothing(tmp_path: Path, script: str) -> None:
+    node = Node(tmp_path, A100, H100)
+    node("set", power_limit_w=350)
+    kept = {name: (tmp_path / name).read_bytes() for name in ("record", "settings", "gpus")}
+    working = (node.bin / "nvidia-smi").read_text()
+    node.program("nvidia-smi", f"#!/bin/sh\n{script}\n")
+    assert node("set", power_limit_w=350)["failed"] and node("set")["failed"]
+    assert kept == {name: (tmp_path / name).read_bytes() for name in kept}
+    node.program("nvidia-smi", working)
+    assert node("set")["changed"] and (tmp_path / "gpus").read_text() == f"{A100}\n{H100}\n"
+
+
+def test_a_corrupted_inforom_is_no_failure(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100)
+    node.program("real", (node.bin / "nvidia-smi").read_text())
+    warning = "echo WARNING: infoROM is corrupted at gpu 0000:1A:00.0; exit 14"
+    node.program("nvidia-smi", f'#!/bin/sh\nreal "$@" || exit\ncase $1 in --query*) {warning};; esac\n')
+    assert node("set", power_limit_w=350)["changed"] and not node("set", power_limit_w=350)["changed"]
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "sleep 60 & wait"])
+def test_a_hanging_nvidia_smi_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_hw, "_DEADLINE_S", 0.2)
+    begin = time.monotonic()
+    status, _, reason = gpu_hw.run_program(["sh", "-c", script])
+    assert (status, reason) == (124, "sh did not end within 0.2 s") and time.monotonic() - begin < 30
+
+
 def test_access_control_is_read_from_bridges_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     controls = gpu_hw.parse_bridges(LSPCI)
     assert set(controls) == {"0000:00:01.1", "0000:02:00.0"}
@@ -220,6 +274,6 @@ def test_what_was_asked_for_and_cannot_be_set_is_a_warning(tmp_path: Path) -> No
     assert "clocks of GPU-h: not settable on this host: its driver does not offer it" in said
     assert "persistence, clocks of GPU-r: not settable on this host: a display uses it" in said
     (tmp_path / "none").mkdir()
-    assert "persistence: not settable on this host: nvidia-smi shows no GPU" in str(
+    assert "persistence: not settable on this host: nvidia-smi is not installed" in str(
         Node(tmp_path / "none")("set", persistence=True)["warnings"]
     )

@@ -79,6 +79,14 @@ def test_later_plays_of_the_run_have_it_others_are_told_and_its_end_frees_it(fol
     assert holder(folder) == {}
 
 
+def test_no_force_changes_a_node_that_runs_a_job(folder: Path) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 60; :", "jobs.control", "start", "train-1"]) as supervisor:
+        refused = node(folder, "held", "one", force=True)
+        supervisor.kill()
+    assert refused["failed"] and "job train-1 of root" in refused["msg"] and "jobs stop train-1" in refused["msg"]
+    assert node(folder, "held", "one")["held"]
+
+
 def test_a_run_of_a_node_that_nodectl_holds_is_refused(folder: Path) -> None:
     mine = {"token": "theirs", "operator": "bob@desk", "what": "probe tcp"}
     file, _ = host_lock.take(host_lock.lock_path(str(folder)) or "", mine)
@@ -97,7 +105,7 @@ def test_values_of_a_trial_that_are_still_on_hold_the_node(
     (tmp_path / "trials" / "t1").mkdir(parents=True)
     about = {"operator": "ada@laptop", "what": "tune trial t1", "since": time.time()}
     (tmp_path / "trials" / "t1" / "about.json").write_text(json.dumps(about))
-    assert holder(folder) == about
+    assert holder(folder) == {**about, "left": True}
     (tmp_path / "trials" / "t1" / "about.json").unlink()
     assert holder(folder) == {}
 

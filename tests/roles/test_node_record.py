@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ class Node:
 
     def module(self, name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         path = f"plugins/modules/{name}.py"
-        return run_module(path, {"folder": str(self.state), **arguments}, folder=self.folder, check=check)
+        own = {"folder": str(self.state), "trials": str(self.folder / "trials")}
+        return run_module(path, {**own, **arguments}, folder=self.folder, check=check)
 
     def begin(self, run: str, check: bool = False, **touches: Any) -> dict[str, Any]:
         return self.module(
@@ -104,6 +106,17 @@ def test_check_writes_nothing(node: Node) -> None:
     assert {str(p): described(str(p)) for p in node.state.rglob("*")} == before
     assert looked["diff"][0]["before"] == "2" and looked["diff"][0]["after"] == "1"
     assert [change["subject"] for change in node.undo()["rollback"]["changes"]] == [str(path)]
+
+
+def test_what_a_trial_left_is_restored_before_a_run_is_recorded_or_undone(node: Node) -> None:
+    value = node.write("value", "trial\n")
+    for act in (partial(node.begin, "run1", paths=[str(value)]), partial(node.undo, to="start")):
+        trial = node.folder / "trials" / "t1"
+        trial.mkdir(parents=True)
+        (trial / "restore").write_text(f"echo former > {value}; rm -r {trial}")
+        assert not act().get("failed")
+        assert value.read_text() == "former\n" and not trial.exists()
+        value.write_text("changed\n")
 
 
 def test_a_later_play_of_the_run_adds_and_does_not_overwrite(node: Node) -> None:

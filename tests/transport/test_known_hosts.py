@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.errors import UsageError
 from nodectl.transport.known_hosts import Standing, find_entries, fingerprint, standing, store
 
 
@@ -52,6 +53,11 @@ def test_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
     path.write_text(line("", 9).replace(" comment", "").strip() + "\n")
     said = subprocess.run(["ssh-keygen", "-l", "-f", str(path)], capture_output=True, text=True, check=True).stdout
     assert fingerprint(key(9)) == said.split()[1]
+
+
+def test_what_is_no_file_stores_no_key() -> None:
+    with pytest.raises(UsageError, match="/dev/null keeps no key"):
+        store(Path("/dev/null"), "a", "ssh-ed25519", key(1))
 
 
 def test_store_replaces_and_leaves_the_rest(tmp_path: Path) -> None:

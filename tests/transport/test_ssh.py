@@ -145,6 +145,26 @@ def test_whatever_fails_with_one_host_is_its_result(monkeypatch: pytest.MonkeyPa
     assert (done.outcome, done.error) == (Outcome.UNREACHABLE, "ZeroDivisionError: division by zero")
 
 
+def test_words_that_are_no_utf_8_arrive_and_those_that_are_no_bytes_are_refused_at_once(
+    sshd: Sshd, transport: Transport
+) -> None:
+    word = os.fsdecode(b"/data/caf\xe9")
+    done = transport.run(sshd.host(), ["sh", "-c", 'printf %s "$1" | od -An -tx1', "sh", word], timeout_s=60)
+    assert done.stdout.split()[-2:] == ["66", "e9"]
+    done = transport.run(sshd.host(), ["echo", "\ud800"], timeout_s=60)
+    assert done.outcome is Outcome.UNREACHABLE and "UnicodeEncodeError" in done.error and done.duration_s < 30
+
+
+def test_a_host_whose_name_has_a_login_is_reached(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host("root@10.66.0.1"), ["true"], timeout_s=60).ok
+
+
+def test_a_proxy_command_that_fails_is_shown_with_its_own_words(sshd: Sshd, transport: Transport) -> None:
+    args = f"-o UserKnownHostsFile={sshd.known_hosts} -o ProxyCommand=/no/such/program"
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60)
+    assert "ProxyCommand: " in done.error and "not found" in done.error
+
+
 def test_a_key_that_is_not_let_in(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=30)

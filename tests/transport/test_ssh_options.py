@@ -36,6 +36,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('-o ProxyCommand="ssh -W %h:%p %r@j"', {"proxy_command": "ssh -W 10.0.0.1:22 {me}@j"}),
         ("-o 'ProxyCommand nc %h%% %p' -o ProxyJump=c", {"proxy_command": "nc 10.0.0.1% 22", "jump": None}),
         ("-o IdentitiesOnly=yes -o HostKeyAlias=rack1", {"identities_only": True, "key_name": "rack1"}),
+        ("-p 2222 -o HostKeyAlias=rack1", {"port": 2222, "key_name": "rack1", "key_port": 22}),
+        ("-p 2222", {"key_name": "10.0.0.1", "key_port": 2222}),
+        ("-p 7 -l bob -o IdentityFile=/k/%n_%h_%p_%r_%%", {"identity_files": (Path("/k/10.0.0.1_10.0.0.1_7_bob_%"),)}),
         ("-o IdentityAgent=none -o PasswordAuthentication=no", {"agent": "", "allows_password": False}),
         ("-o IdentityAgent=/a -o 'UserKnownHostsFile=/k /l' -o GlobalKnownHostsFile=/g", {
             "agent": "/a", "known_hosts_files": (Path("/k"), Path("/l"), Path("/g"))}),
@@ -119,6 +122,8 @@ def test_the_systems_algorithms_are_passed_over_and_its_revoked_keys_refused(hom
         ("-o IdentitiesOnly=maybe", "maybe"),
         ("host -p 7", "a word of .*host -p 7 belongs to no option"),
         ("-F /srv/our fleet/ssh_config", "/srv/our"),
+        ("-o IdentityFile=/k/%C", "does not expand %C in /k/%C"),
+        ("""-o 'UserKnownHostsFile="/srv/known hosts.d/x"'""", "userknownhostsfile has hosts.d/x after a blank"),
         ("-Q kex", "belongs to no option"),
         ("-o 'Port 7", "ansible_ssh_common_args: No closing quotation"),
     ],
@@ -126,6 +131,7 @@ def test_the_systems_algorithms_are_passed_over_and_its_revoked_keys_refused(hom
 def test_words_that_ssh_cannot_use_are_named(text: str, named: str) -> None:
     with pytest.raises(InventoryError, match=named):
         refuse_options(host(ansible_ssh_common_args=text))
+        target_of(host(ansible_ssh_common_args=text))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from nodectl.common.counting import counted
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.parsers.linux.lspci_acs import PcieLink
+from nodectl.facts.parsers.text import bus_id
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same, short_form
@@ -53,7 +54,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     """Return the finding on the number of GPUs: unknown if nvidia-smi shows too few and another source shows more."""
     groups = host.wanted.hardware.groups if host.wanted else ()
     expected = " + ".join(f"{group.gpus} x {group.model}" for group in groups) or counted(wanted, "GPU")
-    lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
+    lost = f"; lost: {', '.join(map(_named, gpus.lost))}" if gpus.lost else ""
     actual = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
     on_bus = len(_links(host))
     doubt = gpus.disputed or (f"PCI has {on_bus}" if not gpus.confirmed and on_bus > gpus.count else "")
@@ -86,7 +87,8 @@ def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
     """Yield, without a profile, the finding of GPUs that no driver has taken; of another model it is only a warning."""
     missing = _untaken(host, gpus)
     kinds = {_kind(link) for link in _links(host) if link not in missing}
-    if not missing or gpus.disputed:
+    # nvidia-smi may name a lost one without its address
+    if len(missing) <= sum(bus_id(place) is None for place in gpus.lost) or gpus.disputed:
         return
     is_sibling = not gpus.devices or any(_kind(link) in kinds for link in missing)
     status, action = (Status.FAILED, "reboot") if is_sibling else (Status.WARNING, "none")
@@ -136,7 +138,8 @@ def report(host: Subject) -> Iterator[Finding]:
     if host.gpus == 0 or not isinstance(gpus, Gpus):
         return
     if gpus.source != REPORT and gpus.count:
-        actual = f"only {gpus.source} was read{gpus.disputed and f': {gpus.disputed}'}"
+        why = gpus.unread or gpus.disputed
+        actual = f"only {gpus.source} was read{why and f': {why}'}"
         remedy = "run `nvidia-smi -q` there: without it, memory, clocks, power and links of the GPUs are not known"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
     elif gpus.disputed:
@@ -145,15 +148,20 @@ def report(host: Subject) -> Iterator[Finding]:
         yield host.finding(GPU_REPORT, Status.UNKNOWN, expected="one number", actual=actual, remedy=remedy)
     elif gpus.count:
         yield host.finding(GPU_REPORT, Status.OK, actual=counted(gpus.count, "GPU"))
-    lost = (_lost(host, bus_id) for bus_id in gpus.lost)
+    lost = (_lost(host, place) for place in gpus.lost)
     yield from host.all_of(GPU_LOST, lost, actual=f"{gpus.count} reachable")
 
 
-def _lost(host: Subject, bus_id: str) -> Finding:
-    index = re.search(r"for (?:the )?GPU ?(\d+):", bus_id, re.IGNORECASE)
-    subject = f"GPU {bus_id}" if ":" in bus_id[:5] else f"GPU {index[1]}" if index else ""
+def _named(place: str) -> str:
+    """Return the lost GPU's address, else its index in nvidia-smi's line, else that line."""
+    index = re.search(r"for (?:the )?GPU ?(\d+):", place, re.IGNORECASE)
+    return f"GPU {index[1]}" if index and not bus_id(place) else place
+
+
+def _lost(host: Subject, place: str) -> Finding:
+    subject = f"GPU {place}" if bus_id(place) else _named(place) if _named(place) != place else ""
     actual = "the driver names it and cannot reach it"
-    return host.finding(GPU_LOST, Status.FAILED, subject, expected="reachable", actual=actual, evidence=bus_id)
+    return host.finding(GPU_LOST, Status.FAILED, subject, expected="reachable", actual=actual, evidence=place)
 
 
 GPU_MEMORY_PERCENT_LIMIT = Threshold(

@@ -135,8 +135,8 @@ _JOINED = {
 
 
 def _may_have_fabric(host: Subject) -> bool:
-    """Return whether the profile has NVSwitch or tells of no GPUs at all, or the NVSwitches are the rack's."""
-    return host.gpus is None or _has_nvswitch(host) or any(_RACK.search(gpu.name or "") for gpu in gpus_of(host))
+    """Return whether the profile allows a fabric; a GPU that is in none reports no state of it."""
+    return not host.wanted or host.wanted.hardware.link != "pcie"
 
 
 @gpu_check(

@@ -53,7 +53,8 @@ NVLINK_ACTIVE = Check(
 )
 NVLINK_COUNT = Check(
     "nvlink_count",
-    fires="fewer active links than the other GPUs of its kind; warning with `auto`, if all have fewer than the module",
+    fires="fewer active links than the other GPUs of its kind, or than the module has; warning: the same with `auto`, "
+    "or fewer than most SXM2 modules",
     expected="as many on each, and on a module all",
     remedy=_RESET,
 )
@@ -95,6 +96,8 @@ def links(host: Subject) -> Iterator[Finding]:
     yield from (_without_links(host, gpu, nvlink.gpus) for gpu in nvlink.gpus if gpu.links is None)
     linked = [gpu for gpu in nvlink.gpus if gpu.links]
     if not linked and not wanted:
+        if len(nvlink.gpus) > 1 and _built(nvlink.gpus):
+            yield from _counted(host, nvlink)
         return
     actual = f"{counted(sum(map(_active, linked)), 'link')} of {counted(len(linked), 'GPU')}"
     yield from host.all_of(NVLINK_ACTIVE, _inactive(host, linked), actual=actual)
@@ -130,8 +133,7 @@ def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> 
     remedy = "run `nvidia-smi nvlink -s` there"
     actual = gpu.message or "nothing is told of its links"
     status = Status.SKIPPED if "MIG" in actual else Status.UNKNOWN
-    # one text stands for all links of a GPU that uses none of them
-    if "inactive" in actual.lower():
+    if _is_idle(gpu):
         joined = [other for other in gpus if other.name == gpu.name and _active(other)]
         if _is_linked(host) or (joined and not _is_bridged(gpu)):
             return _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, "inactive: all links", "reset GPU")
@@ -172,13 +174,18 @@ def _is_bridged(gpu: NvLinkGpu) -> bool:
     return "SXM2" in (gpu.name or "") or bool(model and model.bridge)
 
 
+def _is_idle(gpu: NvLinkGpu) -> bool:
+    """Tell whether one text stands for all links of a GPU that uses none of them."""
+    return gpu.links is None and "inactive" in (gpu.message or "").lower()
+
+
 def _active(gpu: NvLinkGpu) -> int:
     return sum(1 for link in gpu.links or () if link.active)
 
 
 def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
     """Require the same number of active links on every GPU, and at least one if the profile has NVLink."""
-    counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None}
+    counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None or _is_idle(gpu)}
     if _link(host) == "pcie" or not nvlink.gpus:
         return
     if not counts:
@@ -186,13 +193,23 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
         status = Status.UNKNOWN if _is_linked(host) else Status.SKIPPED
         yield host.finding(NVLINK_COUNT, status, actual=actual, remedy=remedy)
         return
-    most = max(counts.values())
+    most, built = max(counts.values()), _built(nvlink.gpus)
     few = [gpu.index for gpu in _few(host, nvlink.gpus)]
-    actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    status, built = failed_unless(not few), _built(nvlink.gpus)
-    if not few and 0 < most < built:
+    odd = few or [gpu.index for gpu in _below_most(nvlink.gpus)]
+    actual = ", ".join(f"GPU {i}: {counts[i]}" for i in odd) + f"; the others {most}" if odd else f"{most} each"
+    status = failed_unless(not few and (most > 0 or not _is_linked(host)))
+    if not odd and most < built and (most or len(nvlink.gpus) > 1):
         status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
+    elif odd and not few:
+        status = Status.WARNING
     yield host.finding(NVLINK_COUNT, status, actual=actual)
+
+
+def _below_most(gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
+    """Return the SXM2 modules with fewer active links than more than half: carrier boards join few, but most alike."""
+    modules = [gpu for gpu in gpus if "SXM2" in (gpu.name or "") and (gpu.links is not None or _is_idle(gpu))]
+    usual, number = Counter(map(_active, modules)).most_common(1)[0] if modules else (0, 0)
+    return [gpu for gpu in modules if _active(gpu) < usual and 2 * number > len(modules)]
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:

@@ -116,10 +116,14 @@ def _each_gpu(
     is_told = [getattr(gpu, field) is not None for gpu in devices]
     telling = is_told.count(True)
     kinds = {gpu.name for gpu, tells in zip(devices, is_told, strict=True) if tells}
+    found = [
+        (gpu, (fault_of(host, gpu) if tells else None) or _untold(gpu, field, tells, kinds))
+        for gpu, tells in zip(devices, is_told, strict=True)
+    ]
     faults = [
         of_gpu(host, check, gpu, fault.status, fault.actual, remedy=fault.remedy, action=fault.action)
-        for gpu, tells in zip(devices, is_told, strict=True)
-        if (fault := fault_of(host, gpu) if tells else _untold(gpu, field, kinds))
+        for gpu, fault in found
+        if fault
     ]
     if faults or telling:
         actual = f"{telling} of {len(devices)} GPUs" if telling < len(devices) else f"all {len(devices)} GPUs"
@@ -153,12 +157,12 @@ def of_gpu(
     )
 
 
-def _untold(gpu: Gpu, field: str, kinds: Collection[str | None]) -> Fault | None:
-    """Return a value that is refused, or that GPUs of its kind have; None if the GPU has no such thing."""
+def _untold(gpu: Gpu, field: str, tells: bool, kinds: Collection[str | None]) -> Fault | None:
+    """Return a value that is refused, in part or whole, or that GPUs of its kind have; None if it has no such thing."""
     refusal = gpu.unavailable.get(field, "")
     # what is cut into slices does not tell all that whole ones do
     siblings_tell = (bool(kinds) and not refusal) or (gpu.name in kinds and not gpu.mig_mode)
-    if not is_failure(refusal) and not siblings_tell:
+    if not is_failure(refusal) and (tells or not siblings_tell):
         return None
     remedy = "run `nvidia-smi -q` there; a GPU that refuses values may need a reset"
     actual = f"nvidia-smi says {refusal!r}" if refusal else "missing from its part of the report"

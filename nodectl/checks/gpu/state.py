@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.rules import SET_BY_ROLE, Fault, GpuJudgement, by_tuning, gpu_check, gpus_of
 from nodectl.facts.board import Pcie
@@ -231,7 +229,8 @@ def width(host: Subject, gpu: Gpu) -> Fault | None:
     if slot is not None:
         return None if now >= slot else Fault(Status.FAILED, f"x{now}; its slot has x{slot}, the GPU x{top}")
     best = max((other.pcie_width_current or 0 for other in gpus_of(host) if other.name == gpu.name), default=0)
-    if now < best or _ON_A_MODULE.search(gpu.name or ""):
+    model = model_of(gpu.name or "")
+    if now < best or (model is not None and model.is_module):
         return Fault(Status.FAILED, f"x{now} of x{top}")
     if now >= _USUAL_SLOT:
         return None
@@ -239,8 +238,6 @@ def width(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, f"x{now} of x{top}; what its slot has is not known", "none", remedy)
 
 
-# a module has no slot: all its lanes are wired
-_ON_A_MODULE = re.compile(r"\bSXM|\bHGX\b")
 _USUAL_SLOT = 8
 
 

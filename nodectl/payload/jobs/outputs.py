@@ -160,7 +160,7 @@ class Keeper:
         for name in sorted(taken, key=lambda name: -taken[name]):
             part = min(over, taken[name] - _KEPT_BYTES) // _BLOCK_BYTES * _BLOCK_BYTES
             if part > 0:
-                self._drop(name, self._sizes[name] - taken[name] + part)
+                self._drop(name, self._sizes.get(name, 0) - taken[name] + part)
                 over -= part
 
     def _drop(self, name: str, end: int) -> None:

@@ -151,7 +151,9 @@ class Postmortem:
         if self._host_leaves and number in _ASKS:
             return
         self._launcher_killed = steady.now()
-        message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
+        engine = (self._plan.get("start") or {}).get("engine", "torchrun")
+        launcher = "the command" if engine == "command" else f"the launcher ({engine})"
+        message = f"{launcher} was killed by signal {number} ({signal_name(number)})"
         status = 128 + number
         self.fail("launcher", message, exit_status=status, **{"class": "launcher_killed"})
         for failure in self.failures:

@@ -88,11 +88,9 @@ class Supervisor:
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
         self.containment.hooks = self.member.hooks
-        self.selector = selectors.DefaultSelector()
-        for source in (self.member.wake_reader, self.guard.words, self.member.mesh.socket):
-            self.selector.register(source, selectors.EVENT_READ)
+        self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
-        self.watch = RankWatch(self.job.id, self.containment.started, self.selector, expected)
+        self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
         self.keeper = Keeper(self.job)
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
@@ -100,6 +98,17 @@ class Supervisor:
             self.job, self.plan, at_start, output, self.watch, self.clerk.ask, self.peers.causes
         )
         self.job.write_state(self._state())
+
+    def _open_selectors(self) -> None:
+        """Open `selector` for all events, and `urgent` for all but the heartbeats.
+
+        A rank's exit status must be read before its launcher takes it away.
+        """
+        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
+        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
+        self.urgent.register(self.guard.words, selectors.EVENT_READ)
+        self.selector.register(self.urgent, selectors.EVENT_READ)
+        self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
@@ -181,6 +190,7 @@ class Supervisor:
         """Close everything that the next attempt opens again."""
         self.watch.close()
         self.selector.close()
+        self.urgent.close()
         os.close(self.guard.words)
         if not self._guard_ended:
             send(self.guard.pid, signal.SIGKILL)  # it may be stopped, and has nothing left to guard
@@ -224,8 +234,8 @@ class Supervisor:
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
         gather_s = min(wait_s, _GATHER_S) if self._calm() else 0.0
-        time.sleep(gather_s)
-        self.selector.select(wait_s - gather_s)
+        if not (gather_s and self.urgent.select(gather_s)):
+            self.selector.select(wait_s - gather_s)
         with contextlib.suppress(BlockingIOError):
             self.member.wake_reader.recv(4096)
 
@@ -299,7 +309,7 @@ class Supervisor:
                 self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
                 if gone:
                     self._guard_ended = True
-                    self.selector.unregister(self.guard.words)
+                    self.urgent.unregister(self.guard.words)
 
     def _decide(self, now_s: float) -> None:
         if self.state in (hb.WAITING, hb.RUNNING):

@@ -7,24 +7,17 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..common import host_lock
 from ..common.events import say
-from ..jobs.folder import JobFolder, known_jobs
+from ..jobs.folder import JobFolder
 
 BEAT_S = 2.0
 
 
 def running_jobs() -> List[Dict[str, str]]:
-    """Jobs of nodectl that run here."""
+    """Jobs of nodectl that run here; those of other logins without their plans."""
     running = []
-    for name in known_jobs():
-        job = JobFolder(name)
-        try:
-            if job.supervisor_alive():
-                plan = job.any_plan()
-                running.append(
-                    {"id": name, **{key: host_lock.one_line(plan.get(key, "")) for key in ("operator", "script")}}
-                )
-        except (OSError, ValueError):  # it is being removed
-            continue
+    for name, login in sorted(host_lock.running_jobs().items()):
+        plan = {"operator": login, "script": "", **JobFolder(name).any_plan()}
+        running.append({"id": name, **{key: host_lock.one_line(plan[key]) for key in ("operator", "script")}})
     return running
 
 
@@ -32,6 +25,7 @@ def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
     """Return what is told of a holder."""
     since = holder.get("since")
     row: Dict[str, Any] = {name: host_lock.one_line(holder.get(name) or "") for name in ("operator", "what", "unknown")}
+    row["left"] = bool(holder.get("left"))
     row["since"] = since if isinstance(since, (int, float)) else None
     return row
 

@@ -166,6 +166,10 @@ class Inventory:
 def _as_host(name: str, variables: HostVariables) -> Host:
     address, user = _last(variables, _ADDRESS), _last(variables, _USER) or constants.DEFAULT_REMOTE_USER
     port = _last(variables, _PORT) or constants.DEFAULT_REMOTE_PORT
+    if not f"{name}{address}{user}".isprintable():
+        raise InventoryError(
+            f"host {name!r}: its name, address or login is no text", "is this an inventory? name another"
+        )
     host = Host(
         name=name,
         address=str(address or name),

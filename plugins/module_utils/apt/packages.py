@@ -16,6 +16,11 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Package = dict[str, Any]
     Packages = dict[str, Package]
 
+
+class PackagesError(Exception):
+    """apt or dnf could not do it."""
+
+
 STATUS = "/var/lib/dpkg/status"
 MARKS = "/var/lib/apt/extended_states"
 # the states of dpkg in which a package's files are not all in place
@@ -42,8 +47,6 @@ DRIVER_FAMILY = (
 DRIVER_MODULES = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
 # 535.183.01-0ubuntu1, 580.159.04-1; not 1.17.8-1 (container toolkit), 12.8.1-1 (GDS), 20220217+3 (nvidia-support)
 DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
-# its opposite, since apt's pins cannot say "not": POSIX, no look-ahead
-OTHER_VERSION = r"^([^3-9]|.[^0-9]|..[^0-9]|...[^.]|....[^0-9]|.....[^0-9]|.{0,5}$)"
 
 _DRIVER_PACKAGE = re.compile(
     r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-fabricmanager(-.+)?"  # NVIDIA

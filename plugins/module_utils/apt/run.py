@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """Calls of apt and dpkg and what they answer: without questions, waiting for another's lock, also on a private root."""
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from ansible.module_utils.basic import AnsibleModule
+    from collections.abc import Iterable
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
     Packages = dict[str, dict[str, Any]]
     Steps = list[dict[str, str]]
@@ -66,8 +67,8 @@ class Apt:
     name = "apt"
     elsewhere = False
 
-    def __init__(self, module: AnsibleModule, root: str = "/") -> None:
-        self.module, self.root = module, root
+    def __init__(self, execute: Run, root: str = "/") -> None:
+        self.execute, self.root = execute, root
         self._has_renewed = False
         self._unread = ""
         private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
@@ -76,16 +77,16 @@ class Apt:
 
     def call(self, program: str, *args: str) -> tuple[int, str, str]:
         """Run a program of apt's on this root: (exit status, output, errors)."""
-        return self.module.run_command([program, *self.options, *args], environ_update=ENVIRONMENT)
+        return self.execute([program, *self.options, *args], environ_update=ENVIRONMENT)
 
     def run(self, program: str, *args: str, doing: str) -> str:
-        """Return the output; the module ends with apt's last words if it fails."""
+        """Return the output; PackagesError with apt's last words if it fails."""
         status, out, err = self.call(program, *args)
         if status:
             lines = [line for line in (out + err).strip().splitlines() if line.strip()]
             marks = (" ", "E:", "dpkg: error", "Error")
             errors = [line.strip() for line in lines if line.startswith(marks) and ":" in line]
-            self.module.fail_json(msg="apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
+            raise packages.PackagesError("apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
@@ -145,7 +146,7 @@ class Apt:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             argv = ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"]
-            status, _unused, err = self.module.run_command(argv, environ_update=ENVIRONMENT)
+            status, _unused, err = self.execute(argv, environ_update=ENVIRONMENT)
             # what fails for a dependency that never came is apt's to bring, or to say
             if not status or "lock" not in err or time.monotonic() > deadline:
                 break
@@ -161,7 +162,7 @@ class Apt:
             Path(root, "var/lib/dpkg/status").touch()
             line = f"deb [trusted=yes] {uri} {suite}\n"
             Path(root, "etc/apt/sources.list.d/aside.list").write_text(line, encoding="utf-8")
-            apt = Apt(self.module, root)
+            apt = Apt(self.execute, root)
             apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=f"read {uri}")
             return apt.offers(names)
 
@@ -204,4 +205,25 @@ class Apt:
 
     def hold(self, names: list[str]) -> None:
         """Keep each at the version that it has."""
-        self.module.run_command(["apt-mark", "hold", *names], check_rc=True)
+        self.run("apt-mark", "hold", *names, doing=f"hold {' '.join(names)}")
+
+    def steps(self, choice: dict[str, str], gone: list[str]) -> list[tuple[dict[str, str], list[str]]]:
+        """Return the transactions that restore versions and purge `gone`: one, since each may need the other."""
+        self.options += ["-o", "APT::Get::Purge=true", "-o", "APT::Get::AutomaticRemove=false"]
+        return [(choice, gone)] if choice or gone else []
+
+    def restore_marks(self, changes: Iterable[dict[str, Any]]) -> None:
+        """Restore holds and manual marks, and purge what is left of packages that were not installed."""
+        present, todo = self.packages(), {}
+        for change in changes:
+            old, new, key = change["before"], present.get(change["subject"]), change["subject"]
+            if old is None and new is not None and new["state"] == "config-files":
+                self.execute(["dpkg", "--purge", key], environ_update=ENVIRONMENT)
+            if not packages.there(old) or new is None:
+                continue
+            if old["selection"] != new["selection"] and "hold" in (old["selection"], new["selection"]):
+                todo.setdefault("hold" if old["selection"] == "hold" else "unhold", []).append(key)
+            if old["auto"] != new["auto"]:
+                todo.setdefault("auto" if old["auto"] else "manual", []).append(key)
+        for verb, keys in sorted(todo.items()):
+            self.run("apt-mark", verb, *keys, doing=f"{verb} {' '.join(keys)}")

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0
 """How dnf is called: without questions, waiting for another's lock, on another root where one is given."""
 
 from __future__ import annotations
@@ -12,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import PackagesError, there
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from ansible.module_utils.basic import AnsibleModule
+    from collections.abc import Iterable
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
     Packages = dict[str, dict[str, Any]]
     Steps = list[dict[str, str]]
@@ -57,8 +59,8 @@ class Dnf:
     # rpm can install below another root, and runs no service there
     elsewhere = True
 
-    def __init__(self, module: AnsibleModule, root: str = "/") -> None:
-        self.module, self.root, self._has_renewed = module, root, False
+    def __init__(self, execute: Run, root: str = "/") -> None:
+        self.execute, self.root, self._has_renewed = execute, root, False
         self.options = ["--assumeyes", "--setopt=install_weak_deps=False"]
         self.options += ["--installroot=" + root] if root != "/" else []
 
@@ -73,15 +75,15 @@ class Dnf:
 
     def call(self, *argv: str) -> tuple[int, str, str]:
         """Run a program on the node: (exit status, output, errors)."""
-        return self.module.run_command(list(argv), environ_update=ENVIRONMENT)
+        return self.execute(list(argv), environ_update=ENVIRONMENT)
 
     def run(self, *argv: str, doing: str) -> str:
-        """Return the output; the module ends with dnf's last words if it fails."""
+        """Return the output; PackagesError with dnf's last words if it fails."""
         status, out, err = self.call(*argv)
         if status:
             lines = [line.strip() for line in (out + err).splitlines() if line.strip()]
             errors = [line for line in lines if line.startswith(("Error", "Problem", "-", "No match", "Failed"))]
-            self.module.fail_json(msg="dnf could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
+            raise PackagesError("dnf could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
@@ -94,7 +96,7 @@ class Dnf:
     def offers_aside(self, uri: str, _suite: str, names: list[str]) -> dict[str, list[str]]:
         """Return what a repository offers, of all its streams, that is no source yet."""
         with tempfile.TemporaryDirectory(prefix="nodectl-dnf-") as folder:
-            dnf = Dnf(self.module, self.root)
+            dnf = Dnf(self.execute, self.root)
             dnf.options += [f"--repofrompath=aside,{uri}", "--repo=aside", f"--setopt=cachedir={folder}"]
             dnf.options += ["--setopt=aside.module_hotfixes=1", "--setopt=aside.skip_if_unavailable=0"]
             dnf.run("dnf", *dnf.options, "--quiet", "makecache", doing=f"read {uri}")
@@ -163,12 +165,27 @@ class Dnf:
             self.run("dnf", *self.words({}, left), doing="remove %s" % ", ".join(left))
         return True
 
-    def hold(self, names: list[str]) -> None:
-        """Lock each at the version that it has, as `dnf versionlock add` does, which would read all repositories."""
+    @staticmethod
+    def steps(choice: dict[str, str], gone: list[str]) -> list[tuple[dict[str, str], list[str]]]:
+        """Return the transactions that restore versions and remove `gone`."""
+        return [part for part in ((choice, []), ({}, gone)) if any(part)]
+
+    def restore_marks(self, changes: Iterable[dict[str, Any]]) -> None:
+        """Lock each package that was locked, and no other of these."""
+        before = {change["subject"]: change["before"] for change in changes}
+        self.hold([name for name in before if there(before[name]) and before[name]["selection"] == "hold"], before)
+
+    def hold(self, names: list[str], others: Iterable[str] = ()) -> None:
+        """Lock each at the version that it has, and `others` no more.
+
+        As `dnf versionlock` does it, which would read all repositories.
+        """
         present, path = self.packages(), Path(self.root, packages.LOCKS.lstrip("/"))
-        text = packages.without(files.read_text(str(path)), names)
+        if not names and not path.exists():
+            return
+        text = packages.without(files.read_text(str(path)), [*names, *others])
         text += "" if not text or text.endswith("\n") else "\n"
-        text += "".join(packages.lock_line(name, present[name]) + "\n" for name in names)
+        text += "".join(packages.lock_line(name, present[name]) + "\n" for name in names if name in present)
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_whole(str(path), lambda stream: stream.write(text.encode()), mode=0o644)
 

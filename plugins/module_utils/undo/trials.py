@@ -145,6 +145,15 @@ def others(trial: Trial) -> list[Trial]:
     return []
 
 
+def restored(module: AnsibleModule, trials: list[Trial]) -> list[str]:
+    """Restore what these trials left; the module fails if something is not as before. Return a line for each."""
+    for trial in trials:
+        failed = trial.restore(module.run_command)
+        if failed:
+            module.fail_json(msg="not all is as before trial %s: %s" % (trial.name, "; ".join(failed)))
+    return ["the values of trial %s were restored" % trial.name for trial in trials]
+
+
 def detach(argv: list[str]) -> None:
     """Start a process that nobody waits for, in a session of its own, with nothing of ours open."""
     pid = os.fork()

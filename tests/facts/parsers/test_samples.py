@@ -49,7 +49,7 @@ COUNTS = {
     "dmesg-peermem-errors.txt": {"events": 7},
     "dmesg-time-iso.txt": {"events": 41},
     "dmesg-time-short-iso.txt": {"events": 0},
-    "dmesg-xid-119-gsp-timeout.txt": {"events": 6},
+    "dmesg-xid-119-gsp-timeout.txt": {"events": 5},
     "dmesg-xid-variants.txt": {"events": 10},
     "syslog-ib-link-flap-6.txt": {"events": 0},  # a program says so, and no kernel
     "lspci-vvv-acs-h100-pex890xx-cx7.txt": {"bridges": 8, "links": 17},

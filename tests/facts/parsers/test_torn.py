@@ -41,8 +41,8 @@ def test_a_block_without_its_name_is_refused(
 
 @pytest.mark.parametrize("length", range(len("NVRM: Xid"), len("NVRM: Xid (PCI:0000:0f:00): 79")))
 def test_an_xid_that_is_cut_is_no_xid(length: int) -> None:
-    log = parse_dmesg(f"[  5.1] eth0: NIC Link is Down\n[  5.100000] {XID[:length]}")
-    assert [event.kind for event in log.events] == ["nic_link"] and log.refused == 1
+    log = parse_dmesg(f"[  5.1] mce: [Hardware Error]: Machine check events logged\n[  5.100000] {XID[:length]}")
+    assert [event.kind for event in log.events] == ["mce"] and log.refused == 1
     assert log.refused_line == f"line 2: {XID[:length].strip()}"
 
 

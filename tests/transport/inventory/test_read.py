@@ -87,6 +87,8 @@ def test_templates_are_rendered(tmp_path: Path) -> None:
     [
         ("a ansible_host='{{ nowhere }}'\n", "nowhere"),
         ("a ansible_port=ssh\n", "ansible_port"),
+        ("a\0b\n", "is no text"),
+        ("a ansible_ssh_extra_args='-o User=\0'\n", "null byte"),
         ("a ansible_connection=winrm\n", "winrm"),
         ("a ansible_ssh_extra_args='-o BindInterface=x'\n", "bindinterface"),
     ],

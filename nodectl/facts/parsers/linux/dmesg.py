@@ -1,8 +1,8 @@
-"""Reads the kernel's log (dmesg, journalctl -k): what happened to GPUs, links and memory.
+"""Reads the kernel's log (dmesg, journalctl -k): what happened to GPUs and memory.
 
 Only the kernel's own lines are read: what a program wrote there, or what a logger's line quotes, is passed over. Events
-without a reader here may have an entry in `kernel_messages`; any other complaint of NVIDIA's driver is an event, too. A
-line that begins as an Xid and is cut is refused and counted, because `Xid …: 7` may have been 79.
+without a reader here may have an entry in `kernel_messages`. A line that begins as an Xid and is cut is refused and
+counted, because `Xid …: 7` may have been 79.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from nodectl.facts.parsers.text import RANK_TAG, Line, foreign, lines_of, lines_
 TOOL = "dmesg"
 # only a line with one of these is looked at
 _WORTH = (
-    *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem", "limited by", "segfault at", "traps: "),
+    *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem"),
     *("achine check", "achine Check", "memory corruption", "memory error"),
-    *("Kill process", "Killed process", "oom-kill:", "Link", "link", "arrier"),
-    *("NVRM: ", "nvidia-nvlink", "nvidia-nvswitch", "nvidia-modeset", "nvidia-uvm"),
+    *("Kill process", "Killed process", "oom-kill:"),
 )
 _ADDRESS = r"[0-9a-fA-F]{4,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?"
 _FIND_ADDRESS = re.compile(rf"(?<!\w){_ADDRESS}(?!\w)")
@@ -51,16 +50,6 @@ NVLINK5 = range(144, 151)
 _PEERMEM = re.compile(
     r"(?:nvidia[-_]peermem|nv_peer_mem)\b.{0,300}\b(?:error|fail|unknown symbol|disagrees|invalid)", re.I
 )
-# every line of the driver has the kernel's default level (nv_printf of kernel-open/nvidia/os-interface.c names none):
-# how bad it is stands in its words alone
-_DRIVER_SPEAKS = re.compile(r"NVRM: |nvidia-(?:nvlink|nvswitch\d{0,4}|modeset|uvm): ")
-_COMPLAINT = re.compile(
-    r"\b(?:assert\w*|fail\w*|errors?|fatal\w*|time[ds]? ?out\w*|unable|cannot|can't|could not|corrupt\w*|hung|hangs?"
-    r"|stuck|lost|bad|broken|unexpected\w*|abort\w*|not respond\w*|violation\w*|exception\w*|panic\w*|degraded"
-    r"|overheat\w*|shut ?down|unrecoverable|uncorrect\w*)\b|NV_ERR_\w+|nvAssert",
-    re.IGNORECASE,
-)
-_ERROR_LEVEL = 3
 _MCE = re.compile(
     r"\bmce: .{0,300}(?:machine check(?! (?:polling|injector))|hardware memory error)"
     r"|\[Hardware Error\]: .{0,300}machine check",
@@ -72,16 +61,10 @@ _MCE_KILL = re.compile(
 _KILLED = re.compile(r"\bKilled process (?P<pid>\d{1,10})(?:, UID \d{1,10},)? ?\((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")
-_SEGFAULT = re.compile(
-    r"^(?:traps: )?(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]"
-    r"(?:: segfault at |:? (?:general protection(?: fault)?|trap invalid opcode) ip:)"
-)
 # the first that fits counts
 _EVENTS = (
-    ("pcie_limited", re.compile("available PCIe bandwidth, limited by")),
     *(("mce", pattern) for pattern in (_MCE_KILL, _MCE)),
     *(("oom", pattern) for pattern in (_KILLED, _CHOSEN, _OOM_TASK)),
-    ("segfault", _SEGFAULT),
 )
 _REASON = re.compile(
     r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |No journal files|Failed to open).*"
@@ -96,8 +79,7 @@ _NOTE = re.compile(r"\s*-- .{1,200}--\s*")
 class KernelEvent:
     """One event; `kind` is one of this module's, or the name of an entry of `kernel_messages`.
 
-    `driver`: a complaint of NVIDIA's driver that no reader and no entry has. `device` and `state` (up, down, init,
-    armed) are those of a link, `severity` is fatal or nonfatal.
+    `device` is the part that such an entry names, `severity` is fatal or nonfatal.
     """
 
     kind: str
@@ -108,7 +90,6 @@ class KernelEvent:
     process: str | None
     severity: str | None
     device: str | None
-    state: str | None
     text: str
 
 
@@ -219,22 +200,15 @@ def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
         return replace(event, time=time)
     if _BEGINS_AS_XID.match(text):
         raise unreadable(TOOL, line, "an Xid without its end")
-    link = _link_change(text)
-    if link is not None:
-        return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
     if catalogued := message_of(text):
         return replace(_event_of(catalogued[0].name, text), time=time, device=catalogued[1])
-    # what NVIDIA's driver says of trouble in words that stand in no catalogue
-    is_error = message.level is not None and message.level <= _ERROR_LEVEL
-    if _DRIVER_SPEAKS.match(text) and (is_error or _COMPLAINT.search(text)):
-        return replace(_event_of("driver", text), time=time)
     return None
 
 
 def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
     values = match.groupdict() if match else {}
     address = values.get("pci")
-    if address is None and kind not in ("oom", "segfault", "mce"):
+    if address is None and kind not in ("oom", "mce"):
         mention = _FIND_ADDRESS.search(text)
         address = mention[0] if mention else None
     return KernelEvent(
@@ -246,7 +220,6 @@ def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> Kerne
         process=values.get("name") or None,
         severity=None,
         device=None,
-        state=None,
         text=text,
     )
 
@@ -365,51 +338,3 @@ def _is_kernel_line(line: str) -> bool:
     """Return whether it has a time, or begins as a driver's message does."""
     time, text, *_ = _message_of(line)
     return time is not None or _DRIVER.match(text) is not None
-
-
-_DOWN = r"(?P<down>down|DOWN|Down)"
-_UP = r"(?P<up>up|UP|Up|ACTIVE|Active|active)"
-_PORT = re.compile(  # mlx5_core 0000:12:00.0 mlx5_0: Port: 1 Link DOWN
-    r"(?:(?P<device>[\w-]{2,40}): )?Port:? (?P<port>\d{1,3})(?: logical)? [Ll]ink (?:is )?"
-    rf"(?:{_DOWN}|{_UP}|(?P<other>INIT|ARMED))\b"
-)
-_INTERFACE = re.compile(
-    r"(?:^|[\s(])(?P<device>[A-Za-z][\w.@-]{0,40})"
-    r"(?:\)?: (?:\(slave (?P<slave>[\w.@-]{1,40})\): )?(?:NIC )?| NIC )"
-    r"[Ll]ink (?:is |status definitely |status )?"
-    rf"(?:{_DOWN}|{_UP})\b(?: for interface (?P<member>[\w.@-]{{1,40}}))?"
-)
-_CARRIER_LINK = re.compile(
-    r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,40}): "
-    r"(?:(?P<down>[Ll]ost carrier|carrier lost)|(?P<up>[Gg]ained carrier|carrier acquired))"
-)
-# links of other things, and addresses' own readiness
-_OTHER = re.compile(r"ADDRCONF|\bata\d|\bSATA\b|pciehp|NVLink|[Nn]vlink|nvswitch|\busb\b|[Ss]lot\(")
-_INFINIBAND = re.compile(r"ib[a-z]{0,6}\d[\w.]*|mlx[45]_\d{1,3}|mlx[45]_ib\w*|hfi1_\d{1,3}|qib\d{1,3}")
-
-
-class _LinkChange(NamedTuple):
-    """`kind` is ib_link or nic_link; `state` is up, down, or of an InfiniBand port also init, armed."""
-
-    kind: str
-    device: str
-    state: str
-
-
-def _link_change(text: str) -> _LinkChange | None:
-    """Return the change; None if the message is about no link, or not that of a network device."""
-    if _OTHER.search(text):
-        return None
-    if match := _PORT.search(text):
-        return _LinkChange("ib_link", match["device"] or f"port {match['port']}", _state(match))
-    match = _INTERFACE.search(text) or _CARRIER_LINK.search(text)
-    if match is None:
-        return None
-    named = match.groupdict()
-    device = named.get("slave") or named.get("member") or match["device"]
-    return _LinkChange("ib_link" if _INFINIBAND.fullmatch(device) else "nic_link", device, _state(match))
-
-
-def _state(match: re.Match[str]) -> str:
-    named = match.groupdict()
-    return "down" if named["down"] else (named.get("other") or "up").lower()

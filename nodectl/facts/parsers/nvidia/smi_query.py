@@ -13,12 +13,13 @@ Value = str | int | float | None
 
 _COLUMN = re.compile(r"[a-z][A-Za-z0-9_.]*")
 _UNIT = re.compile(r" \[[^\]]*\]$")
-# of each GPU another one
-_KEYS = ("index", "uuid", "pci.bus_id")
+# of each GPU another one; two that differ so may have the same UUID
+_KEYS = {"index", "pci.bus_id"}
 # a header of one column must be one of NVIDIA's, or any word would do
 _SINGLE = re.compile(r".*[._].*|index|name|uuid|serial|count|timestamp|pstate|hostname|pid")
 _REFUSED = re.compile(r"\[[^\]]*\]")
 _NUMBER = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,9})?)(?: (?:MiB|GiB|MHz|KB/s|W|%|C|ms|us))?")
+_BEYOND = re.compile(r"-?[0-9]{19,}(?: \S+)?")
 _CUT_UNIT = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{0,9})? (?:M|Mi|MH|G|Gi|K|KB|KB/|m|u)")
 _TEXT_COLUMNS = re.compile(r"serial|uuid|name|version|bus_id|inforom|vbios|address$|reasons(?:\.|$)")
 
@@ -56,7 +57,8 @@ def parse_nvidia_smi_query(text: str) -> NvidiaSmiQuery:
         elif not header:
             header = _header(line.text)
         elif _header(line.text) != header and (row := _row(header, line)):
-            if any(row.values.get(key) == other.values.get(key) is not None for key in _KEYS for other in rows):
+            keys = _KEYS.intersection(header) or ("uuid",)
+            if any(row.values.get(key) == other.values.get(key) is not None for key in keys for other in rows):
                 raise unreadable(TOOL, line, "this GPU is listed above: these are two outputs")
             rows.append(row)
     if not header:
@@ -77,11 +79,17 @@ def _row(header: list[str], line: Line) -> CsvRow | None:
     if len(cells) != len(header):
         raise unreadable(TOOL, line, f"{len(cells)} columns, the header has {len(header)}")
     named = list(zip(header, cells, strict=True))
-    unavailable = {name: cell for name, cell in named if cell and (_REFUSED.fullmatch(cell) or refused(cell))}
+    unavailable = {name: cell for name, cell in named if _is_no_value(name, cell)}
     cut = next((name for name, cell in named if _CUT_UNIT.fullmatch(cell) and not _TEXT_COLUMNS.search(name)), None)
     if cut:
         raise unreadable(TOOL, line, f"the unit of {cut} is cut")
     return CsvRow({name: None if name in unavailable else _value(name, cell) for name, cell in named}, unavailable)
+
+
+def _is_no_value(name: str, cell: str) -> bool:
+    """Return whether the driver refuses the value, or prints a number that no GPU has: -1 without its sign."""
+    is_refused = _REFUSED.fullmatch(cell) is not None or refused(cell)
+    return is_refused or (_BEYOND.fullmatch(cell) is not None and not _TEXT_COLUMNS.search(name))
 
 
 def _value(name: str, cell: str) -> Value:

@@ -13,9 +13,12 @@ from nodectl.facts.parsers.text import Line, bus_id, unreadable
 # NVML's error texts as they stand for a value, bare in `-q`, in brackets in CSV
 _REFUSED = re.compile(
     r"\[?(?:N/A|ERR!|Unknown Error|Not (?:Supported|Available|Found|Allowed)|Function Not Found|No Permission"
-    r"|Requested functionality has been deprecated|Insufficient (?:Permissions|External Power|Resources|Memory|Size)"
+    r"|(?:The )?requested functionality has been deprecated"
+    r"|Insufficient (?:Permissions|External Power|Resources|Memory|Size)"
     r"|GPU (?:is lost|requires (?:reset|restart))|Reset Required|Driver Not Loaded|Corrupted infoROM|Timeout"
     r"|Not available in (?:the )?\w{2,8} driver model"
+    r"|(?:Argument|Driver/library) version mismatch|(?:System is )?not (?:in )?ready(?: state)?|Invalid State"
+    r"|GPU not found|NVML Shared Library Not Found"
     r"|Invalid Argument|Uninitialized|Interrupt Request Issue|In use by another client|No data"
     r"|(?:The operating system|GPU access) (?:has )?blocked[^\]]*)\.?\]?",
     re.IGNORECASE,

@@ -124,10 +124,12 @@ class _Rank:
 
     def _put(self, note: Dict[str, Any]) -> None:
         """Write into the held room, unless the program has put another file there."""
+        import contextlib
         import json
 
-        if _file_of(self.error) == self.error_file:
-            os.pwrite(self.error, json.dumps(note).encode().ljust(_ROOM_BYTES), 0)
+        with contextlib.suppress(OSError):  # the program may have closed it
+            if _file_of(self.error) == self.error_file:
+                os.pwrite(self.error, json.dumps(note).encode().ljust(_ROOM_BYTES), 0)
 
 
 def _opened(path: str, flags: int = 0) -> int:

@@ -108,7 +108,10 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class GpuStatus:
-    """One GPU; None where nvidia-smi gives no value, or refuses it (then `unavailable` holds its word for that)."""
+    """One GPU; None where nvidia-smi gives no value, or refuses it (then `unavailable` holds its word for that).
+
+    A sum that is in `unavailable` too is a lower bound: a part of it was refused.
+    """
 
     bus_id: str | None = None
     uuid: str | None = _at(TEXT, "gpu_uuid|uuid")

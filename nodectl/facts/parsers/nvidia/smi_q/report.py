@@ -108,7 +108,7 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
     values = block.values
     named = _fields(GpuStatus, values, unavailable)
     for name, groups in sums().items():
-        named[name] = _kept(_sum(values, groups), name, unavailable)
+        named[name] = _sum(values, groups, name, unavailable)
     named["clock_event_reasons"] = _reasons(values, unavailable)
     named["retired_pages_pending"] = _pending(values, unavailable)
     processes = block.processes
@@ -139,16 +139,21 @@ def _reading(kind: Kind, value: Value | None) -> Any:
     """Return what the field holds, a Refused, or None if nothing is printed."""
     if value is None or (value.text == "" and kind is TEXT):
         return None
-    try:
-        return _understood(kind, value.text)
-    except ValueError as error:
-        raise unreadable(TOOL, value.line, str(error) if value.text else "the value is missing") from None
+    if not value.text:
+        raise unreadable(TOOL, value.line, "the value is missing")
+    return _understood(kind, value.text)
 
 
 @lru_cache(maxsize=4096)
 def _understood(kind: Kind, text: str) -> Any:
-    """Return the value or a Refused; GPUs of one kind print few different values, and each is read once."""
-    return Refused(text) if refused(text) else kind(text)
+    """Return the value or a Refused, as for a word or number that is no value of this kind.
+
+    GPUs of one kind print few different values, and each is read once.
+    """
+    try:
+        return Refused(text) if refused(text) else kind(text)
+    except ValueError:
+        return Refused(text)
 
 
 def _plain(kind: Kind, value: Value | None) -> Any:
@@ -164,18 +169,22 @@ def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
     return reading
 
 
-def _sum(values: Values, groups: Sequence[Sequence[str]]) -> int | Refused | None:
-    """Return the sum over the first group that is printed; a part that this GPU does not count adds nothing."""
+def _sum(values: Values, groups: Sequence[Sequence[str]], name: str, unavailable: dict[str, str]) -> int | None:
+    """Return the sum over the first group that is printed; a part that this GPU does not count adds nothing.
+
+    Of a sum with a part that is refused, the rest is a lower bound; if it counts nothing, it tells nothing.
+    """
     printed = ([values[path] for path in group if path in values] for group in groups)
     readings = [_reading(COUNT, value) for value in next(filter(None, printed), ())]
     if not readings:
         whole = values.get(groups[0][0].split("/")[0])
-        return Refused(whole.text) if whole is not None and refused(whole.text) else None
+        return _kept(Refused(whole.text), name, unavailable) if whole is not None and refused(whole.text) else None
     words = [reading for reading in readings if isinstance(reading, Refused)]
     failed = [word for word in words if not _ABSENT.fullmatch(word.text)]
-    if failed or len(words) == len(readings):
-        return (failed or words)[0]
     total: int = sum(reading for reading in readings if not isinstance(reading, Refused))
+    if failed or len(words) == len(readings):
+        _kept((failed or words)[0], name, unavailable)
+        return total or None
     return total
 
 
