@@ -2,8 +2,8 @@
 
 Among each fleet's hosts stand one that is silent after its banner and one that sends a byte a second. Said are wall
 time, CPU time of nodectl and of the simulator, which share this machine's cores, and the most memory, open files and
-threads at one time. A wrong answer, or a bad host that is not told as one, ends the benchmark. clush runs `true` on 64
-good hosts, in turns with nodectl. The last line is one JSON object: `ratios` are nodectl's medians over clush's.
+threads at one time. A wrong answer, or a bad host that is not told as one, ends the benchmark. The last line is one
+JSON object. Rivals are in benchmarks/fanout.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,11 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_lab import NODECTL, ROOT, Watched, own_folder, watched
-from fanout import program
+from bench_lab import NODECTL, ROOT, own_folder, watched
 
 _SILENT_S = 60
-_RIVAL_HOSTS = 64
 
 
 @dataclass(frozen=True)
@@ -55,14 +52,13 @@ def main() -> None:
     options = _options()
     curve: list[dict[str, object]] = []
     with own_folder({"XDG_CACHE_HOME": "{folder}/cache"}) as (folder, environment):
-        ratios = {} if options.no_rival else _against_clush(folder / "rival", environment, options)
         for hosts in options.hosts:
             bad = {} if options.all_good else bad_among(hosts)
-            with simulated(folder / f"fleet{hosts}", environment, hosts, bad=bad) as fleet:
+            with simulated(folder / f"fleet{hosts}", environment, hosts, bad) as fleet:
                 for name, (arguments, wrong) in _COMMANDS.items():
                     if name in options.commands and (name != "provision" or hosts <= options.provision_most):
                         curve.append(_measured(fleet, name, arguments, wrong, options))
-    print(json.dumps({"name": "thousand", "ratios": ratios, "load": os.getloadavg()[0], "curve": curve}))
+    print(json.dumps({"name": "thousand", "load": os.getloadavg()[0], "curve": curve}))
 
 
 def _options() -> argparse.Namespace:
@@ -71,9 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--commands", nargs="+", choices=list(_COMMANDS), default=list(_COMMANDS))
     parser.add_argument("--provision-most", type=int, default=64, help="hosts: Ansible takes a second of CPU for each")
     parser.add_argument("--forks", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3, help="of the comparison with clush")
     parser.add_argument("--all-good", action="store_true", help="without bad hosts, some of which take 10 to 30 s")
-    parser.add_argument("--no-rival", action="store_true", help="without clush")
     return parser.parse_args()
 
 
@@ -84,16 +78,14 @@ def bad_among(hosts: int) -> dict[str, int]:
 
 
 @contextmanager
-def simulated(
-    folder: Path, environment: Mapping[str, str], hosts: int, *, bad: Mapping[str, int] = {}, delay_s: float = 1.0
-) -> Iterator[Fleet]:
+def simulated(folder: Path, environment: Mapping[str, str], hosts: int, bad: Mapping[str, int]) -> Iterator[Fleet]:
     """Yield simulated hosts that are up."""
     folder.mkdir()
     kinds = [word for kind, number in bad.items() for word in (f"--{kind}", str(number))]
     program = str(ROOT / "benchmarks" / "simulator.py")
     command = [sys.executable, program, "--hosts", str(hosts), "--folder", str(folder)]
     process = subprocess.Popen(
-        [*command, "--delay", str(delay_s), *kinds], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*command, "--delay", "1", *kinds], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         document = json.loads(process.stdout.readline() if process.stdout else b"")
@@ -168,34 +160,6 @@ def _measured(
     )
     figures = {key: round(value, 2) for key, value in asdict(cost).items()}
     return {"hosts": len(fleet.hosts), "command": name, **figures, "simulator_cpu_s": round(simulator_s, 2)}
-
-
-def _against_clush(folder: Path, environment: Mapping[str, str], options: argparse.Namespace) -> dict[str, float]:
-    """Return nodectl's medians over clush's, of `true` on 64 hosts that all answer."""
-    costs: dict[str, list[Watched]] = {"nodectl": [], "clush": []}
-    with simulated(folder, environment, _RIVAL_HOSTS) as fleet:
-        forks, hosts = str(_RIVAL_HOSTS), ",".join(fleet.hosts)
-        commands = {
-            "nodectl": [*NODECTL, "-i", fleet.inventory, "--forks", forks, "exec", "--", "true"],
-            "clush": [program("clush"), "-f", forks, "-w", hosts, "-o", f"-F {fleet.ssh_config}", "true"],
-        }
-        for number in range(-1, options.rounds):
-            for name, command in commands.items():
-                before = fleet.cpu_s()
-                cost = watched(command, fleet.environment)
-                if number >= 0:  # a run before counts for nothing
-                    costs[name].append(cost)
-                    print(
-                        f"round {number + 1}  {name:<8} {cost.wall_s:6.2f} s wall  {cost.cpu_s:6.2f} s CPU  "
-                        f"(simulator {fleet.cpu_s() - before:.2f})",
-                        flush=True,
-                    )
-    medians = {
-        kind: {name: statistics.median(getattr(cost, kind) for cost in runs) for name, runs in costs.items()}
-        for kind in ("wall_s", "cpu_s")
-    }
-    ratios = {kind: values["nodectl"] / values["clush"] for kind, values in medians.items()}
-    return {"clush": round(ratios["wall_s"], 3), "clush_cpu": round(ratios["cpu_s"], 3)}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import yaml
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
 from nodectl.jobs.remedies import classes
-from nodectl.profiles.support import published_files
+from nodectl.profiles.published import published_files
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # rows of cells by the name of the table, the first the heading

@@ -47,41 +47,31 @@ def kind_of(probe: str) -> MeasurementKind:
 
 
 def acceptance(hosts: list[str], nature: str = "recorded") -> Acceptance:
-    """One host of twelve is rejected at gemm, one of 31 has a remark, the last one could not be asked."""
+    """The third host is rejected at gemm, the sixth has a remark, the last one could not be asked."""
+    fates = {
+        len(hosts): (NodeVerdict.UNTOLD, "health", Status.UNKNOWN, "no answer within 10 s"),
+        3: (NodeVerdict.REJECTED, "gemm", Status.FAILED, "171 TFLOPS"),
+        6: (NodeVerdict.REMARKS, "hbm", Status.WARNING, HOSTILE),
+    }
     whole: list[HostAcceptance] = []
-    seen: list[Seen] = []
-    for number, host in enumerate(hosts):
-        steps = dict.fromkeys(_STEPS, Status.OK)
-        verdict, left = NodeVerdict.ACCEPTED, ""
+    for number, host in enumerate(hosts, 1):
+        steps, left = dict.fromkeys(_STEPS, Status.OK), ""
         reasons: tuple[Seen, ...] = ()
-        if number % 12 == 2:
-            bad = Finding(host, "gemm_slow", Status.FAILED, f"GPU {number % 8}", "replace", "at least 250 TFLOPS",
-                          "171 TFLOPS", f"send GPU {number % 8} back", HOSTILE, "host", (host,))  # fmt: skip
-            steps = {"health": Status.OK, "gemm": Status.FAILED}
-            verdict, left, reasons = NodeVerdict.REJECTED, "gemm", (Seen("gemm", bad),)
-        elif number % 31 == 5:
-            odd = Finding(host, "disk", Status.WARNING, "/scratch", actual=HOSTILE, remedy="look at its disk")
-            steps["hbm"] = Status.WARNING
-            verdict, reasons = NodeVerdict.REMARKS, (Seen("hbm", odd),)
-        elif number and number == len(hosts) - 1:
-            lost = Finding(
-                host, "reachable", Status.UNKNOWN, actual="no answer within 10 s", remedy="look at its power"
-            )
-            steps, verdict, left, reasons = (
-                {"health": Status.UNKNOWN},
-                NodeVerdict.UNTOLD,
-                "health",
-                (Seen("health", lost),),
-            )
+        verdict, step, status, actual = fates.get(number, (NodeVerdict.ACCEPTED, "", Status.OK, ""))
+        if step:
+            found = Finding(host, f"{step}_slow", status, "GPU 2", "replace", "at least 250 TFLOPS", actual,
+                            "send it back", HOSTILE, "host", (host,))  # fmt: skip
+            left, reasons = ("" if verdict.accepts else step), (Seen(step, found),)
+            steps = {**(steps if verdict.accepts else {"health": Status.OK}), step: status}
         gpus = (GpuIdentity("GPU 3 at 0000:1b:00.0", f"GPU-{number:08x}", "NVIDIA A100-SXM4-80GB", HOSTILE),)
         whole.append(HostAcceptance(host, verdict, steps, left, reasons, HOSTILE, gpus))
-        seen += reasons
+    seen = tuple(one for host in whole for one in host.reasons)
     steps_of = tuple(
         Step(name, f"what {name} does", "node", tuple(hosts), 30.0, 28.4, StepState.DONE) for name in _STEPS
     )
     took = tuple(Taken("fleet", one) for one in collectives(hosts[:8]))
     return Acceptance("20261123T220000Z-ab12", "standard", "fleet", NOW, NOW + 900, nature, "0.9", steps_of,
-                      tuple(whole), tuple(seen), took)  # fmt: skip
+                      tuple(whole), seen, took)  # fmt: skip
 
 
 def findings(hosts: list[str]) -> tuple[Finding, ...]:

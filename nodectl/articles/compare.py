@@ -227,7 +227,7 @@ def _section_text(section: Section, width: int) -> str:
     lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
     remarks = (f"not the same training: {text}" for text in section.differs)
     lines += [piece for text in remarks for piece in broken(text, width)]
-    return "\n".join([*lines, _headline(), *broken(elsewhere(ARTICLE), width)])
+    return "\n".join([*lines, *broken(elsewhere(ARTICLE), width)])
 
 
 def _cells(change: Change | None, unit: str) -> tuple[str, ...]:
@@ -250,15 +250,3 @@ def _verdict(row: Row, runs: tuple[int, int]) -> str:
     if row.verdict.verdict is Outcome.UNKNOWN:
         return f"unknown: {'a single run cannot tell' if min(runs) == 1 else row.verdict.reason}"
     return f"{row.verdict.verdict}: {row.verdict.reason}"
-
-
-def _headline() -> str:
-    """Return what the article's own headline is of its rows."""
-    (stated,) = (figure for figure in figures(ARTICLE, "improvement", "training"))
-    for kind in _ROWS:
-        change = article_change(kind)
-        for name in ("time_saved_percent", "speed_gained_percent", "more_percent"):
-            value = getattr(change, name)
-            if value is not None and abs(value - stated.value) < 0.5:
-                return f"the article's {stated.value:g} % is its {kind.words}, {name.replace('_percent', '')}"
-    return f"the article's own {stated.value:g} % follows from none of its rows"

@@ -11,15 +11,13 @@ from nodectl.common.resources import payload_dir
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.endpoints import Endpoint, find_endpoints
-from nodectl.probes.events import Event, failure
-from nodectl.probes.gang import Member, Played
+from nodectl.probes.endpoints import Endpoint, find_endpoints, without_torch
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Member
 from nodectl.transport.base import Transport
 
-NOT_PROVISIONED = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 _OTHER_NETWORK = "name another one with --interface"
 
 
@@ -37,8 +35,7 @@ def with_torch(
             actual = f"the other hosts cannot reach it at {endpoint.address} ({endpoint.interface or 'loopback'})"
             findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, _OTHER_NETWORK))
         elif not endpoint.torch:
-            actual = f"no torch in {venv_of(endpoint.host)}"
-            findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, NOT_PROVISIONED))
+            findings.append(without_torch(name, endpoint.host))
         else:
             ready.append(endpoint)
     if len(ready) == len(hosts):
@@ -111,12 +108,3 @@ def common(events: Sequence[Event], key: str) -> object:
     values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
     texts = [values[text] for text in sorted(values)]
     return texts[0] if len(texts) == 1 else texts or None
-
-
-def failure_of(name: str, played: Played) -> Finding:
-    """Return what became of a member that did not do its part to the end."""
-    host = played.member.host.name
-    if played.done is None:
-        return host_finding(name, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
-    status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
-    return host_finding(name, host, status, *failure(played.done, played.events))

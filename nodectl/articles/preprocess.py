@@ -11,7 +11,6 @@ from typing import Any
 
 from nodectl.articles.claims import figures
 from nodectl.articles.comparing import Compared, Judge, Ratio, elsewhere, ratios, with_spread
-from nodectl.articles.gangs import NOT_PROVISIONED
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
@@ -24,7 +23,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.each import Node
-from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.endpoints import NOT_PROVISIONED, Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.report.table import aligned, broken

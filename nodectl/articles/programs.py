@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from nodectl.articles.gangs import device_of, failure_of, rank_members, with_torch
+from nodectl.articles.gangs import device_of, rank_members, with_torch
 from nodectl.common.counting import counted
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -17,7 +17,7 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
-from nodectl.probes.gang import culprits, play
+from nodectl.probes.gang import culprits, failure_of, play
 from nodectl.transport.base import Transport
 
 NAME = "workload"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from nodectl.articles.gangs import common, device_of, failure_of, rank_members, with_torch
+from nodectl.articles.gangs import common, device_of, rank_members, with_torch
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
@@ -19,7 +19,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
-from nodectl.probes.gang import Played, culprits, play
+from nodectl.probes.gang import Played, culprits, failure_of, play
 from nodectl.transport.base import Transport
 
 NAME = "retrieval"

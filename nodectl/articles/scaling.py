@@ -346,16 +346,6 @@ def _with_article(row: Row, command: str, program: str) -> Row:
     return replace(row, beside=beside)
 
 
-def unmeasured(rows: Sequence[Row], command: str, program: str) -> dict[str, list[Figure]]:
-    """Return the article's figures of columns for which no row has one here."""
-    measured_columns = {column for row in rows for column, value in row.claimed.items() if value is not None}
-    silent: dict[str, list[Figure]] = {}
-    for figure in _claimed(command, program):
-        if figure.column not in measured_columns:
-            silent.setdefault(figure.column, []).append(figure)
-    return silent
-
-
 def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
     """Return it as plain data for JSON; `summaries` are the programs' own last lines, which `bench compare` reads."""
     return {
@@ -402,11 +392,8 @@ _NEEDS = {
 }
 
 
-def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[str, Sequence[Figure]]) -> str:
-    """Return a line for each setting, and what stands against its efficiency and against comparing it with the article.
-
-    `silent` are the article's figures of columns that have none here.
-    """
+def scaling_table(runs: Runs, rows: Sequence[Row], width: int) -> str:
+    """Return a line for each setting, and what stands against its efficiency and against comparing it."""
     shown = [_cells(row) for row in rows]
     unit = next((row.unit for row in rows if row.unit), "")
     units = ("", "", "", "", "of all", "", unit, *[""] * (len(_NAMES) - _RATE - 1))
@@ -427,9 +414,6 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     absent = [title for title in needs if measured and title not in spent]
     if absent:
         lines.append(f"not told here: {', '.join(absent)}{': the device is cpu' if runs.device == 'cpu' else ''}")
-    for column, figures in silent.items():
-        theirs = "; ".join(f"{figure.row} {figure.value:g} {figure.unit}" for figure in figures)
-        lines.append(f"the article's {_COLUMNS[column]}, with nothing here beside: {theirs}")
     if any(len(row.setting.ranks) > 1 for row in rows):
         lines.append("what of a step is communication: nodectl launch --trace torch workload:NAME")
     if runs.on_one_machine:
@@ -438,9 +422,6 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     lines += [f"trained on {' and '.join(sorted(data))}"] if data else []
     lines += [elsewhere(number) for number in {figure.article for row in rows for figure in row.beside.values()}]
     return "\n".join([*parts, *(piece for line in lines for piece in wrap(line, width, subsequent_indent="    "))])
-
-
-_COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -359,16 +359,13 @@ def _remarks(sweep: Sweep, ratios_by_link: Mapping[str, Ratio], *, scaled: bool)
     return lines
 
 
-def _retrieval_beside(measured: Measurement) -> Figure:
-    """Return the article's nearest figure; the links are as they are, so no rate is compared."""
-    return nearest(published()["retrieval"], conditions_of(measured))
-
-
 def retrieval_document(result: ProbeResult) -> dict[str, object]:
     """Return the measurements as plain data for JSON, each with the article's figure that is nearest."""
+    theirs = published()["retrieval"]
     return {
         "measurements": [
-            {**asdict(measured), "article": _retrieval_beside(measured).document} for measured in result.measurements
+            {**asdict(measured), "article": nearest(theirs, conditions_of(measured)).document}
+            for measured in result.measurements
         ],
         "findings": [asdict(finding) for finding in result.findings],
     }

@@ -1,15 +1,14 @@
-"""Runs all checks on one host, and adjusts findings to their causes and to earlier boots; hosts without an answer."""
+"""Runs all checks on one host, and adjusts findings to their causes; hosts without an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from traceback import walk_tb
 
 from nodectl.checks.catalogue import checks, judgements
-from nodectl.checks.check import Check, Judgement, Subject, Threshold
-from nodectl.checks.counters import Previous
+from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.checks.system.basics import told_once
 from nodectl.common.few import clipped
 from nodectl.model.finding import Finding, traces_first
@@ -99,61 +98,6 @@ def _after(finding: Finding, fired: dict[str, Finding]) -> Finding:
     return replace(finding, remedy=f"first mend what {cause.check} says, which may be why: {cause.remedy}")
 
 
-# A reboot clears most faults; one that returns in boot after boot lies in the hardware.
-
-REBOOTS_LIMIT = Threshold("reboots_to_hardware", 2, "gpud: the same fault after two reboots is the hardware's")
-_CURABLE = ("reset GPU", "reboot")
-_FAULT_DAYS = 30
-
-# {check|subject: {boot: when the fault was last seen in it}}
-Faults = Mapping[str, Mapping[str, float]]
-
-
-def known_faults(findings: Iterable[Finding], before: Faults, reading: Previous) -> dict[str, dict[str, float]]:
-    """Return the faults of earlier readings and of this one, each with the boots in which it was seen."""
-    if reading.boot_id is None:
-        return merge_faults(before, {}, reading.time)
-    now = {_id(finding): {reading.boot_id: reading.time} for finding in findings if _is_curable(finding)}
-    return merge_faults(before, now, reading.time)
-
-
-def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[str, float]]:
-    """Merge two records of faults, keeping the later time of each boot; drop what was not seen for 30 days."""
-    oldest = now - _FAULT_DAYS * 86400
-    merged: dict[str, dict[str, float]] = {}
-    for faults in (first, second):
-        for fault, boots in faults.items():
-            for boot, seen in boots.items():
-                if seen >= oldest:
-                    times = merged.setdefault(fault, {})
-                    times[boot] = max(seen, times.get(boot, seen))
-    return merged
-
-
-def with_history(findings: Iterable[Finding], faults: Faults, reboots: float) -> list[Finding]:
-    """Return the findings; a fault that outlived this many `reboots` is failed, with the action to replace the part."""
-    if not faults:
-        return list(findings)
-    return [_escalated(finding, len(faults.get(_id(finding), ())), reboots) for finding in findings]
-
-
-def _escalated(finding: Finding, boots: int, reboots: float) -> Finding:
-    if not _is_curable(finding) or boots <= int(reboots):
-        return finding
-    history = f"seen in {boots} boots: after {boots - 1} reboots it is the hardware's"
-    remedy = f"drain the node and have the part replaced; it outlived reboots ({finding.remedy})"
-    evidence = "; ".join(filter(None, [finding.evidence, history]))
-    return replace(finding, status=Status.FAILED, action="replace", remedy=remedy, evidence=evidence)
-
-
 def all_traces_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings as of `traces_first`; what a role mends (a driver that waits for a reboot) is no fault."""
     return [traces_first(one) if (check := checks().get(one.check)) and not check.roles else one for one in findings]
-
-
-def _is_curable(finding: Finding) -> bool:
-    return finding.action in _CURABLE and finding.status in (Status.FAILED, Status.WARNING)
-
-
-def _id(finding: Finding) -> str:
-    return f"{finding.check}|{finding.subject}"

@@ -34,7 +34,6 @@ from nodectl.articles.scaling import (
     rows_of,
     scaling_document,
     scaling_table,
-    unmeasured,
 )
 from nodectl.articles.sweep import (
     Sweep,
@@ -398,6 +397,5 @@ def _measure(
     keep(app, runs.result, None)
     rows = rows_of(runs, command, wish.program, judge_all)
     findings = (*holds.findings, *runs.result.findings)
-    silent = unmeasured(rows, command, program)
-    text = scaling_table(runs, rows, terminal_width(), silent) if rows else ""
+    text = scaling_table(runs, rows, terminal_width()) if rows else ""
     conclude(app, command.replace(" ", "-"), scaling_document(runs, rows), text, findings)

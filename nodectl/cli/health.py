@@ -20,7 +20,6 @@ from nodectl.cli.options import (
     option,
     option_group,
     output_option,
-    profile_option,
     takes,
 )
 from nodectl.cli.terminal import as_json, note, put, result
@@ -61,16 +60,16 @@ class _Options:
     )
     rounds: int | None = option("--rounds", "With --watch: end after this number of looks.", type=click.IntRange(min=1))
     listed: bool = option("--list", "List the checks and their thresholds; no host is asked.")
+    hardware: str | None = option("--hardware", "Instead of the hosts' nodectl_hardware.", metavar="NAME")
+    stack: str | None = option("--stack", "Instead of the hosts' nodectl_stack.", metavar="NAME")
+    tuning: str | None = option("--tuning", "Instead of the hosts' nodectl_tuning.", metavar="NAME")
 
 
 @click.command()
 @takes(_Options)
-@profile_option("hardware", help="Instead of the hosts' nodectl_hardware.")
-@profile_option("stack", help="Instead of the hosts' nodectl_stack.")
-@profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
 @output_option("table", "json", "junit", "prometheus")
 @click.pass_obj
-def health(app: App, asked: _Options, hardware: str | None, stack: str | None, tuning: str | None) -> None:
+def health(app: App, asked: _Options) -> None:
     """Hold every host against its profiles, its last reading and the other hosts: one round trip a host.
 
     Nothing is changed there.  Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
@@ -88,7 +87,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     if app.replay is None:
         note_cordoned(app, app.hosts)
     hook = app.on_event() if app.replay is None else ()
-    given = {"hardware": hardware, "stack": stack, "tuning": tuning}
+    given = {"hardware": asked.hardware, "stack": asked.stack, "tuning": asked.tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output
     check_names(names, app.profile_dirs)

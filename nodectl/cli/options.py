@@ -76,15 +76,6 @@ class Read(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def profile_option(kind: str, **attributes: Any) -> Callable[[_Command], _Command]:
-    """Return `--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
-    return click.option(
-        f"--{kind}",
-        metavar="NAME",
-        **attributes,
-    )
-
-
 def options(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
     """Several options as one decorator, shown in this order."""
 

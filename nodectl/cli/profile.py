@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, ProfileError
@@ -99,9 +98,9 @@ def diff(app: App, first: str, second: str) -> None:
 
 
 @profile.command()
-@profile_option("hardware", required=True)
-@profile_option("stack", required=True)
-@profile_option("tuning", default="stock", show_default=True)
+@click.option("--hardware", metavar="NAME", required=True)
+@click.option("--stack", metavar="NAME", required=True)
+@click.option("--tuning", metavar="NAME", default="stock", show_default=True)
 @click.option(
     "--allow-unsupported",
     multiple=True,

@@ -191,6 +191,8 @@ def why_not_whole(folder: Path) -> str:
         return "a folder for everybody's files"
     if any(_FOLDERS.fullmatch(part.lower()) for part in folder.parts):
         return "a folder for secrets"
+    if is_denied(f"{folder}/"):
+        return "in a folder of keys, passwords or settings"
     below = [folder.relative_to(home).parts for home in homes if folder.is_relative_to(home)]
     if any(len(parts) == 1 and parts[0].startswith(".") for parts in below):
         return "a folder of settings"

@@ -28,13 +28,6 @@ def login() -> str:
         return str(os.getuid())
 
 
-def processors() -> int:
-    """Return how many processors this process may use."""
-    if sys.platform == "darwin":
-        return os.cpu_count() or 1
-    return len(os.sched_getaffinity(0))
-
-
 # it is there wherever a C library is of these years, and needs no package of languages; macOS has it since version 15
 UTF_8 = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 

@@ -116,7 +116,6 @@ _TUNING = (
     "Kernel, NCCL, NIC and GPU settings. stock changes nothing: measure first, then let `nodectl tune` propose and"
     " prove a tuning."
 )
-_TUNING_CHOSEN = "Kernel, NCCL, NIC and GPU settings: `nodectl profile show {}` gives each with its reason."
 _DRIVER = "Whether nodectl may install and replace the NVIDIA driver (docs/provision.md)."
 _REBOOT = (
     "A new driver may need a reboot. With true, or `nodectl provision --allow-reboot`, hosts reboot one at a time."
@@ -128,8 +127,8 @@ def choices(profiles: Mapping[str, str], reasons: Mapping[str, str], driver: str
 
     `reasons` are those of the case, by hardware, stack, tuning and driver; `driver` is keep, manage or empty.
     """
-    tuning = _TUNING if profiles["tuning"] == "stock" else _TUNING_CHOSEN.format(profiles["tuning"])
-    general = {"hardware": _HARDWARE.format(profiles["hardware"]), "stack": _STACK, "tuning": tuning, "driver": _DRIVER}
+    hardware = _HARDWARE.format(profiles["hardware"])
+    general = {"hardware": hardware, "stack": _STACK, "tuning": _TUNING, "driver": _DRIVER}
     why = {kind: "\n".join(filter(None, [text, reasons.get(kind)])) for kind, text in general.items()}
     chosen = [Choice(f"nodectl_{kind}", profiles[kind], why[kind]) for kind in KINDS]
     if driver:

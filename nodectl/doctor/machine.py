@@ -17,7 +17,7 @@ from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.profiles.support import published_files
+from nodectl.profiles.published import published_files
 from nodectl.transport.connection import credentials
 from nodectl.transport.inventory import read_settings
 from nodectl.transport.ssh_target import Target, password_of, target_of

@@ -1,22 +1,16 @@
-"""A look at a fleet: every host judged, compared with the others and with its last reading, in one pass.
-
-Recordings are judged on all processors: each worker reads, judges and drops one host after the other.
-"""
+"""A look at a fleet: every host judged, compared with the others and with its last reading, in one pass."""
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
-from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, all_traces_first, known_faults, not_judged, with_history
-from nodectl.common.process import processors
-from nodectl.health.history import HostState, StateFile
+from nodectl.checks.judge import after_causes, all_traces_first, not_judged
+from nodectl.health.history import StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck
 from nodectl.model.finding import Finding
@@ -27,11 +21,6 @@ from nodectl.model.status import Status, worst
 from nodectl.recordings.source import Source
 
 ReadHost = Callable[[Host, Sequence[Command]], Recording | CommandResult]
-# with fewer hosts a second process is not worth its start
-_FEW = 24
-_CHUNK = 8
-# workers are forked: they find here what need not be sent to them
-_work: tuple[ReadHost, Sequence[Order]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +56,8 @@ def look(
     """
     before = state.read()
     occasions = REPLAYED if source.recorded is not None else LIVE
-    readings = {name: host_state.reading for name, host_state in before.items()}
     orders = {
-        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions, site=site)
+        host.name: order_of(host, names, extra_dirs, before.get(host.name), occasions=occasions, site=site)
         for host in source.hosts
     }
     results = {result.host: result for result in _results(source, orders)}
@@ -79,26 +67,20 @@ def look(
         by_host[difference.host].append(difference)
     day = today or datetime.now(UTC).date()
     findings: list[Finding] = []
-    states: dict[str, HostState] = {}
     for name, order in orders.items():
-        reading, judged = results[name].reading, after_causes(by_host[name])
-        if reading is not None:
-            faults = known_faults(judged, before[name].faults if name in before else {}, reading)
-            reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
-            judged = with_history(judged, faults, reboots)
-            states[name] = HostState(reading, faults)
-        judged, accepts = all_traces_first(judged), order.policy.accept
+        judged, accepts = all_traces_first(after_causes(by_host[name])), order.policy.accept
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
-    return Health(tuple(findings), profiles, recorded, _kept(state, states))
+    readings = {name: reading for name in orders if (reading := results[name].reading) is not None}
+    return Health(tuple(findings), profiles, recorded, _kept(state, readings))
 
 
-def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:
-    """Keep the states; a full disk here fails no look: the note says what cannot be compared next time."""
+def _kept(state: StateFile, readings: Mapping[str, Previous]) -> tuple[str, ...]:
+    """Keep the readings; a full disk here fails no look: the note says what cannot be compared next time."""
     try:
-        if states:
-            state.write(states)
+        if readings:
+            state.write(readings)
     except OSError as error:
         return (f"{state.path}: {error.strerror or error}: the next look cannot compare counters with this one",)
     return ()
@@ -106,35 +88,10 @@ def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:
 
 def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth]:
     if source.recorded is not None:
-        yield from _judge_recordings(source.one, list(orders.values()))
+        yield from (_read_and_judged(source.one, order) for order in orders.values())
         return
     for host, answer in source.recordings(lambda host: orders[host.name].commands):
         yield _judged(orders[host.name], answer)
-
-
-def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostHealth]:
-    """Each order's host, in their order."""
-    processes = min(processors(), len(orders) // _FEW + 1)
-    # a Mac's libraries end what is forked beside them, and what is judged cannot be sent to another process
-    if processes < 2 or sys.platform == "darwin":
-        yield from (_read_and_judged(read, order) for order in orders)
-        return
-    # what the first one has imported and read, the workers find done
-    yield _read_and_judged(read, orders[0])
-    global _work
-    _work = read, orders[1:]
-    try:
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-            yield from pool.map(_judge_one, range(len(orders) - 1), chunksize=_CHUNK)
-    finally:
-        _work = None
-
-
-def _judge_one(index: int) -> HostHealth:
-    if _work is None:
-        raise RuntimeError("a worker was started without its orders")
-    read, orders = _work
-    return _read_and_judged(read, orders[index])
 
 
 def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:

@@ -1,4 +1,4 @@
-"""What the last looks left: each host's counters and the faults of its boots, one file a fleet in the state folder."""
+"""What the last looks left: each host's counters, one file a fleet in the state folder."""
 
 from __future__ import annotations
 
@@ -7,45 +7,34 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.judge import merge_faults
 from nodectl.common.files import replace_file
 
-_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """One host's last reading, and `faults`: {check|subject: {boot: when it was last seen there}}."""
-
-    reading: Previous
-    faults: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+_VERSION = 2
 
 
 class StateFile:
-    """A fleet's states; reading needs no lock, as a new file takes the old one's place in one step."""
+    """A fleet's readings; reading needs no lock, as a new file takes the old one's place in one step."""
 
     def __init__(self, folder: Path, fleet: str) -> None:
         self.path = folder / f"{hashlib.sha256(fleet.encode()).hexdigest()[:16]}.json"
 
-    def read(self) -> dict[str, HostState]:
-        """Host → state; nothing if there was no look yet, or the file cannot be read as one."""
+    def read(self) -> dict[str, Previous]:
+        """Host → its last reading; nothing if there was no look yet, or the file cannot be read as one."""
         try:
             return _decode(json.loads(self.path.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
             return {}
 
-    def write(self, states: Mapping[str, HostState]) -> None:
-        """Put these hosts' states beside those of others; of two looks at a host the later one stays."""
+    def write(self, readings: Mapping[str, Previous]) -> None:
+        """Put these hosts' readings beside those of others; of two looks at a host the later one stays."""
         with self._locked():
             merged = self.read()
-            for host, state in states.items():
-                there = merged.get(host)
-                merged[host] = state if there is None else _later(there, state)
+            for host, reading in readings.items():
+                merged[host] = max(reading, merged.get(host, reading), key=lambda one: one.time)
             replace_file(self.path, json.dumps(_encode(merged), separators=(",", ":")))
 
     @contextmanager
@@ -56,35 +45,28 @@ class StateFile:
             yield
 
 
-def _later(there: HostState, ours: HostState) -> HostState:
-    last = ours.reading if ours.reading.time >= there.reading.time else there.reading
-    return HostState(last, merge_faults(there.faults, ours.faults, last.time))
-
-
-def _encode(states: Mapping[str, HostState]) -> dict[str, Any]:
+def _encode(readings: Mapping[str, Previous]) -> dict[str, Any]:
     # hosts of one kind have the same counters, in one order: their names are written once
     name_sets: dict[tuple[str, ...], int] = {}
     hosts = {}
-    for host, state in states.items():
-        names = tuple(state.reading.counters)
+    for host, reading in readings.items():
+        names = tuple(reading.counters)
         hosts[host] = {
-            "time": round(state.reading.time, 3),
-            "boot_id": state.reading.boot_id,
+            "time": round(reading.time, 3),
+            "boot_id": reading.boot_id,
             "names": name_sets.setdefault(names, len(name_sets)),
-            "counters": list(state.reading.counters.values()),
-            "faults": state.faults,
+            "counters": list(reading.counters.values()),
         }
     return {"version": _VERSION, "names": list(name_sets), "hosts": hosts}
 
 
-def _decode(document: Any) -> dict[str, HostState]:
+def _decode(document: Any) -> dict[str, Previous]:
     if document["version"] != _VERSION:
         return {}
     tables: Sequence[Sequence[str]] = document["names"]
     return {
-        host: HostState(
-            Previous(float(row["time"]), row["boot_id"], dict(zip(tables[row["names"]], row["counters"], strict=True))),
-            row["faults"],
+        host: Previous(
+            float(row["time"]), row["boot_id"], dict(zip(tables[row["names"]], row["counters"], strict=True))
         )
         for host, row in document["hosts"].items()
     }

@@ -37,6 +37,7 @@ _CACHES = GitIgnoreSpec.from_lines(
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta/history")
 _MOST_STAYED = 300
 _OF_GIT = "git's ignore rules"
+_OF_REPOSITORIES = "a git repository of its own, and no submodule that was checked out: --code or --include names it"
 _OF_CACHES = "nodectl's own rule for environments and caches"
 _OF_SECRETS = "nodectl's own rule for secrets and hidden files"
 _OF_GIVEN = "nodectl's own rule for the file of --env-file"
@@ -298,16 +299,29 @@ def _repository(path: Path) -> Path | None:
 def _git(root: Path, *options: str) -> list[str] | None:
     """Return the places that `git ls-files` prints for a repository; None without git, or if it is none.
 
-    The repository's own configuration names neither a program nor another work tree.
+    The repository's own configuration names neither a program nor another work tree, and nothing is fetched.
+    UsageError with git's own words if it lists nothing, as for a repository of another login.
     """
     safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--literal-pathspecs"]
-    argv = ["git", *safe, f"--git-dir={root / '.git'}", f"--work-tree={root}", "ls-files", "-z", *options]
+    # without --git-dir: git then checks whose repository it is
+    argv = ["git", *safe, f"--work-tree={root}", "ls-files", "-z", *options]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # no protocol: git fetches missing objects by programs that the configuration names
+    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_CEILING_DIRECTORIES": str(root.parent)}
     try:
-        done = subprocess.run(argv, cwd=root, env=env, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(argv, cwd=root, env={**env, "LC_ALL": "C"}, capture_output=True, check=False)
+    except OSError:
         return None
-    return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
+    if done.returncode == 0:
+        return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
+    words = os.fsdecode(done.stderr).strip()
+    if "not a git repository" in words:
+        return None
+    reason = next((line for line in words.splitlines() if line.startswith("fatal:")), words)
+    raise UsageError(
+        f"git does not list the files of {root}: {reason.removeprefix('fatal: ')}",
+        f"if you trust it, do what `git -C {root} ls-files` says; else copy its files to a folder of your own",
+    )
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
@@ -386,8 +400,8 @@ def _candidates(root: Path) -> tuple[list[str], dict[str, str]]:
         start = 0 if top == root else len(root.relative_to(top).as_posix()) + 1
         ignored = _git(top, "-oi", "--exclude-standard", "--directory", *below) or []
         stayed = {place[start:]: _OF_GIT for place in ignored if place[start:]}
-        places = [inner for place in places for inner in _of_submodule(top, place)]
-        places = sorted({place[start:] for place in places if not place.endswith("/")})
+        places = sorted({inner[start:] for place in places for inner in _of_submodule(top, place)})
+        stayed |= {place: _OF_REPOSITORIES for place in places if place.endswith("/")}
     else:
         places = list(_below(root))
         ignore_files = (".gitignore", *ignore_files)
@@ -402,7 +416,9 @@ def _of_submodule(top: Path, place: str) -> list[str]:
     if place.endswith("/") or folder.is_symlink() or not folder.is_dir():
         return [place]
     inside = _git(folder, "-co", "--exclude-standard") if (folder / ".git").exists() else None
-    return [f"{place}/{name}" for inner in inside or () for name in _of_submodule(folder, inner)]
+    if inside is None:
+        return [f"{place}/"]
+    return [f"{place}/{name}" for inner in inside for name in _of_submodule(folder, inner)]
 
 
 def _below(folder: Path) -> Iterator[str]:

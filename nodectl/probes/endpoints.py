@@ -14,6 +14,7 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
 _DEADLINE_S = 30.0
+NOT_PROVISIONED = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Endpoint:
     def name(self) -> str:
         """Return the name of the host."""
         return self.host.name
+
+
+def without_torch(probe: str, host: Host) -> Finding:
+    """Return the finding for a host whose environment has no torch."""
+    return host_finding(probe, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", NOT_PROVISIONED)
 
 
 T = TypeVar("T")
@@ -100,8 +106,8 @@ def find_endpoints(
         return ["--address", host.address, "--venv", venv_of(host), *interface]
 
     look = Look("probes.endpoints", args, "endpoint", _DEADLINE_S)
-    return ask_all(transport, hosts, probe, look, _endpoint, options.forks)
 
+    def endpoint(host: Host, answer: Event) -> Endpoint:
+        return Endpoint(host=host, **{key: value for key, value in answer.items() if key != "event"})
 
-def _endpoint(host: Host, answer: Event) -> Endpoint:
-    return Endpoint(host=host, **{key: value for key, value in answer.items() if key != "event"})
+    return ask_all(transport, hosts, probe, look, endpoint, options.forks)

@@ -10,22 +10,16 @@ from pathlib import Path
 from nodectl.common.spelling import meant, misspelt
 from nodectl.common.units import format_value, parse_size
 from nodectl.errors import ProfileError
-from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles import links
 from nodectl.profiles.gpus import floors_of, gpu_kind
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
-from nodectl.profiles.observed import link_between_gpus
-from nodectl.profiles.schema import Floor, GpuLink, Hardware
-from nodectl.recordings.collect import collect
-from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
+from nodectl.profiles.schema import Floor, Hardware
 
 # conditions of a floor that say more than that the measurement has the same
 _OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
@@ -40,11 +34,10 @@ _NVLS_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The hardware profile of a host, and the link class between its GPUs where it was asked."""
+    """The hardware profile of a host."""
 
     name: str
     hardware: Hardware
-    link: GpuLink | None = None
 
 
 def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> ProbeResult:
@@ -64,16 +57,6 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
     return ProbeResult(tuple(measurements), (*result.findings, *findings))
 
 
-def asks_for_link(measurement: Measurement, hardware: Hardware) -> bool:
-    """Return whether only the link class between the GPUs tells which floor holds for a host with this hardware."""
-    if measurement.conditions.get("link_class") or len(measurement.hosts) != 1:
-        return False
-    return any(
-        floor.link_class and floor.probe == measurement.probe and _is_met(floor, measurement)
-        for floor in (*hardware.floors, *floors_of(_gpu(measurement)))
-    )
-
-
 def _gpu(measurement: Measurement) -> str:
     """Return the device that was measured, or that all are which took part; empty if it is not told."""
     return str(measurement.conditions.get("device") or "")
@@ -89,11 +72,11 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         if host_reference is None:
             return f"no hardware profile is known for {host}"
         name, device = host_reference.name, _gpu(measurement)
-        floor = _floor(measurement, host_reference.hardware.floors, host_reference.link)
+        floor = _floor(measurement, host_reference.hardware.floors)
         if floor is None and name != WITHOUT_REFERENCE:
             known = tuple(floors_of(device)), (links.predicted(measurement.probe, measurement.conditions),)
             name = gpu_kind(device) or name
-            fitting = (_floor(measurement, tuple(filter(None, of)), host_reference.link) for of in known)
+            fitting = (_floor(measurement, tuple(filter(None, of))) for of in known)
             floor = next(filter(None, fitting), None)
         if floor is None and device == "cpu":
             return "measured on processors"
@@ -105,10 +88,10 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
     return (max if _is_ceiling(measurement) else min)(own_floors, key=lambda pair: pair[1].value)
 
 
-def _floor(measurement: Measurement, floors: Sequence[Floor], between: GpuLink | None) -> Floor | None:
+def _floor(measurement: Measurement, floors: Sequence[Floor]) -> Floor | None:
     """Return the floor with most conditions; of equals that of the nearest size, fewest nodes, then the stricter."""
     ceiling = _is_ceiling(measurement)
-    link = measurement.conditions.get("link_class") or between
+    link = measurement.conditions.get("link_class")
     fitting = [
         floor
         for floor in floors
@@ -248,25 +231,10 @@ def _subject(measurement: Measurement, floor: Floor) -> str:
     return ", ".join([identity, *sized] if identity else sized) or ", ".join(asked_for)
 
 
-# what tells the link class
-_LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
-
-
-def judged(
-    transport: Transport, hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path], forks: int
-) -> ProbeResult:
-    """Return the result with what was expected; a host is asked for its links only where a floor depends on them."""
+def judged(hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path]) -> ProbeResult:
+    """Return the result with what was expected of each measurement, and findings for those that miss it."""
     taking_part = {name for measurement in result.measurements for name in measurement.hosts}
     references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
-    asking = {
-        name
-        for measurement in result.measurements
-        for name in measurement.hosts
-        if name in references and asks_for_link(measurement, references[name].hardware)
-    }
-    asked = [host for host in hosts if host.name in asking]
-    for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
-        references[host.name] = replace(references[host.name], link=link)
     held = held_against(result, references)
     return ProbeResult(held.measurements, (*held.findings, *findings))
 
@@ -278,15 +246,11 @@ def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[di
     for host in hosts:
         try:
             hardware = hardware_of(host, profile_dirs)
-            references[host.name] = _read(hardware_name(host), hardware)
+            refuse_wrong_floors(hardware, f"hardware {hardware_name(host)}")
+            references[host.name] = Reference(hardware_name(host), hardware)
         except ProfileError as error:
             wrong[error.message, error.remedy].append(host.name)
     return references, list(_unread(wrong))
-
-
-def _read(name: str, hardware: Hardware) -> Reference:
-    refuse_wrong_floors(hardware, f"hardware {name}")
-    return Reference(name, hardware)
 
 
 def refuse_wrong_floors(hardware: Hardware, where: str) -> None:
@@ -324,12 +288,3 @@ def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]
     for (message, remedy), hosts in wrong.items():
         actual = f"{message}: measured without a reference"
         yield Finding(hosts[0], "profile", Status.UNKNOWN, "hardware", actual=actual, remedy=remedy, hosts=tuple(hosts))
-
-
-def _link(transport: Transport, host: Host) -> GpuLink | None:
-    """Return None if it cannot be told: no floor that depends on it holds then."""
-    facts = facts_named(*_LINK_SUBJECTS)
-    recording = collect(transport, host, commands_for(host, facts))
-    if not isinstance(recording, Recording):
-        return None
-    return link_between_gpus(read_facts(recording, facts))

@@ -4,9 +4,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.result import CommandResult
-from nodectl.probes.events import Background, Events, terminate
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import host_finding
+from nodectl.probes.events import Background, Events, failure, terminate
 from nodectl.transport.base import Transport
 
 # a failure seen from elsewhere arrives first at times: wait a moment for the one that caused it
@@ -83,3 +86,12 @@ def _wait(running: Sequence[Background], seconds: float, *, until_failure: bool 
         if until_failure and any(program.done and not program.done.ok for program in running):
             return
         time.sleep(_POLL_S)
+
+
+def failure_of(probe: str, played: Played) -> Finding:
+    """Return what became of a member that did not do its part to the end."""
+    host = played.member.host.name
+    if played.done is None:
+        return host_finding(probe, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
+    status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
+    return host_finding(probe, host, status, *failure(played.done, played.events))

@@ -28,9 +28,6 @@ class RunInterrupt(KeyboardInterrupt):
         self.result = result
 
 
-_UNJUDGED = "ended by the operator: all was measured, and nothing was held against the hardware profiles"
-
-
 def run_probes(
     transport: Transport,
     hosts: Sequence[Host],
@@ -58,7 +55,11 @@ def run_probes(
     for number, (probe, options) in enumerate(wanted):
         now = time.monotonic()
         later = [other for other, _ in wanted[number + 1 :]]
-        share = None if ends_at is None else now + _share_s(ends_at - now, later)
+        share = None
+        if ends_at is not None:
+            # an equal share; less if the later probes would lack what they need at least
+            least_s = sum(other.cost_s(other.least) for other in later)
+            share = now + min(share_s(ends_at - now, 1 + len(later)), ends_at - now - least_s)
         watched.measured.clear()
         try:
             if ends_at is not None and ends_at <= now and result.measurements:
@@ -83,15 +84,7 @@ def run_probes(
     if left_out and result == ProbeResult():
         raise left_out
     result += too_few
-    try:
-        return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
-    except KeyboardInterrupt as error:
-        raise RunInterrupt(result + _interrupted(wanted[-1][0].name, _UNJUDGED)) from error
-
-
-def _share_s(left_s: float, later: Sequence[AnyProbe]) -> float:
-    """Return an equal share; less if the later probes would lack what they need at least."""
-    return min(share_s(left_s, 1 + len(later)), left_s - sum(probe.cost_s(probe.least) for probe in later))
+    return judged(hosts, result, profile_dirs)
 
 
 def _refused(probe: str, error: UsageError) -> ProbeResult:

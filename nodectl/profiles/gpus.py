@@ -169,7 +169,8 @@ def _product(word: str) -> Product:
     for spelt in (_bare, gpu_kind, _number, lambda name: _key(_bare(name))[: len(key)]):
         found = [row for row in products() if _key(spelt(row.name)) == key]
         known = [row for row in found if model_of(row.name)]
-        if found and not known and spelt is _bare and any(row.kind == found[0].kind for row in _with_figures()):
+        kinds = {row.kind for row in products() if row.name in _models()}
+        if found and not known and spelt is _bare and found[0].kind in kinds:
             continue  # the driver calls so a rare board of a kind that has others
         if len({_figures(row) for row in known or found}) == 1:
             return (known or found)[0]
@@ -182,11 +183,6 @@ def _product(word: str) -> Product:
         raise ProfileError(f"hardware: {word!r} is {why}", "`nodectl_hardware: auto` takes it as it is")
     near = meant(key, [_key(_bare(row.name)) for row in products()])
     raise ProfileError(f"hardware: no GPU is called {word!r}", f"{near}`nvidia-smi -L` shows names; or name a profile")
-
-
-@cache
-def _with_figures() -> tuple[Product, ...]:
-    return tuple(row for row in products() if row.name in _models())
 
 
 def _bare(name: str) -> str:

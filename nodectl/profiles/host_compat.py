@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,7 +16,6 @@ from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import asks_for_ib, version_key
 from nodectl.profiles.schema import Hardware, Stack, Tuning
-from nodectl.profiles.support import system_end
 
 # from Blackwell on the NVSwitches are not on the node's own bus
 SWITCH_OFF_BUS = version_key("10.0")
@@ -95,8 +93,6 @@ def host_problems(
 
 def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     claimed, key = "the stack's profile", family_of(node.os.id).key(node.os.key)
-    if (ends := system_end(key)) and ends < date.today():
-        yield Problem("system-ended", f"the support of {key} ended on {ends}: no mends of security", "", mild=True)
     if stack.os and key not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
         source = stack.sources.get("os", claimed)

@@ -40,7 +40,8 @@ def nvlink_gb_s(gpu: str, links: int) -> float | None:
 
 def predicted(probe: str, given: Mapping[str, Any]) -> Floor | None:
     """Return the floor that the links in a measurement's conditions predict; None if they tell none."""
-    if probe == "h2d" and given.get("memory") != "far" and not _is_unified(given.get("device")):
+    model = model_of(str(given.get("device")))
+    if probe == "h2d" and given.get("memory") != "far" and not (model and model.unified):
         return _of_pcie(probe, given, _COPY_PART)
     if probe == "p2p":
         return _pair(given)
@@ -51,11 +52,6 @@ def predicted(probe: str, given: Mapping[str, Any]) -> Floor | None:
             else None
         )
     return None
-
-
-def _is_unified(device: object) -> bool:
-    model = model_of(str(device))
-    return bool(model and model.unified)
 
 
 def _of_pcie(probe: str, given: Mapping[str, Any], part: float) -> Floor | None:

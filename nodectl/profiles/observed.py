@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import combinations
 
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.network import Nic
-from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.rdma import ports_in
 from nodectl.model.facts import Unread
-from nodectl.profiles.schema import GpuLink
 
 Facts = Mapping[str, object]
 _KINDS = {"InfiniBand": "infiniband", "Ethernet": "roce"}
@@ -22,18 +19,6 @@ def _is_unknown(facts: Facts, subject: str) -> bool:
     """Return whether the fact could not be read; False if there is no such thing there."""
     value = facts.get(subject)
     return isinstance(value, Unread) and value.kind == "unknown"
-
-
-def link_between_gpus(facts: Facts) -> GpuLink | None:
-    """Return the link class that is found between all GPUs; None for fewer than two, and if it cannot be told."""
-    matrix = facts.get("gpu_topology")
-    if not isinstance(matrix, NvidiaSmiTopo) or len(matrix.gpus) < 2:
-        return None
-    links = [matrix.links.get(a, {}).get(b, "") for a, b in combinations(matrix.gpus, 2)]
-    if not all(link.startswith("NV") for link in links):
-        return "pcie"
-    switched = has_switches(facts)
-    return None if switched is None else "nvswitch" if switched else "nvlink-bridge"
 
 
 def has_switches(facts: Facts) -> bool | None:

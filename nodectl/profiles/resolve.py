@@ -359,15 +359,15 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
         "system_nccl": system.nccl.model_dump() if system.nccl else None,
         "dcgm": list(stack.dcgm),
         "deepspeed": stack.deepspeed,
-        "nccl_tests": _nccl_tests(stack.nccl_tests) if stack.nccl_tests else None,
+        "nccl_tests": stack.nccl_tests
+        and {
+            "version": stack.nccl_tests,
+            "url": places.nccl_tests.url,
+            "commit": places.nccl_tests.commits.get(stack.nccl_tests, ""),
+        },
         "nvidia_repository": _repository(family, look) if cuda else None,
         "unverified": sorted(stack.unverified),
     }
-
-
-def _nccl_tests(version: str) -> dict[str, str]:
-    source = addresses().nccl_tests
-    return {"version": version, "url": source.url, "commit": source.commits.get(version, "")}
 
 
 def _repository(family: Family, look: HostLook | None) -> dict[str, str]:

@@ -163,11 +163,11 @@ _FIRST_TICK_S = 3
 _GUARD = re.compile(r"\[ -d (/[\w./-]+) \] \|\| exit 3\b|cd (/[\w./-]+) 2>/dev/null \|\| exit 3\b")
 
 
-def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
+def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S) -> bytes:
     """Return the collector for these commands, as text for a POSIX shell."""
     # most hosts are done before the first tick, and each is a process
     first_tick_s = min([_FIRST_TICK_S, budget_s, *(command.deadline_s for command in commands)])
-    settings = f"nonce={nonce} budget={budget_s} first_tick={first_tick_s} pack={int(pack)}"
+    settings = f"nonce={nonce} budget={budget_s} first_tick={first_tick_s}"
     return f"{settings} {_program(tuple(commands))}".encode()
 
 

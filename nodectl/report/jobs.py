@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 from nodectl.common.counting import counted
@@ -87,7 +88,8 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
         why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else ""
-        rows.append((job.id, job.state.value, job.operator, started, _duration(job), fold(job.hosts), job.script, why))
+        took = str(_duration(job))
+        rows.append((job.id, job.state.value, job.operator, started, took, fold(job.hosts), job.script, why))
     return aligned(rows)
 
 
@@ -219,12 +221,13 @@ def _where(failure: Failure) -> str:
 
 def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     """Return the plan as `--dry-run` prints it: hosts, ports, checkpoint, container, profiler, ranks."""
-    hosts, count = plan["hosts"], _nodes(plan)
+    hosts, count = plan["hosts"], int(plan["nodes"] or len(plan["hosts"]))
+    spares = fold(host["name"] for host in hosts[count:])
     lines = [
         f"job         {plan['id']}",
         f"script      {_program(plan)}",
         *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
-        f"hosts       {fold(host['name'] for host in hosts[:count])}{_spares(plan)}",
+        f"hosts       {fold(host['name'] for host in hosts[:count])}{spares and f'; {spares} to spare'}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}{_environments(plan)}",
         *([f"container   {container}"] if container else []),
@@ -250,15 +253,6 @@ def _environments(plan: Mapping[str, Any]) -> str:
     """Return the job's environment, and those of hosts that have one of their own."""
     of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
     return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
-
-
-def _nodes(plan: Mapping[str, Any]) -> int:
-    return int(plan["nodes"] or len(plan["hosts"]))
-
-
-def _spares(plan: Mapping[str, Any]) -> str:
-    spares = plan["hosts"][_nodes(plan) :]
-    return f"; {fold(host['name'] for host in spares)} to spare" if spares else ""
 
 
 def _restarts(plan: Mapping[str, Any]) -> str:
@@ -293,11 +287,9 @@ def _clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _duration(job: Job) -> str:
+def _duration(job: Job) -> timedelta:
     end = job.ended_at if job.ended_at is not None else time.time()
-    seconds = max(0, round(end - job.created_at))
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    return timedelta(seconds=max(0, round(end - job.created_at)))
 
 
 _MOST_FRAMES = 6
@@ -383,7 +375,7 @@ def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:
     if ahead.steps_per_s:
         parts.append(f"{digits(ahead.steps_per_s)} steps/s")
         if ahead.total and ahead.step is not None:
-            parts.append(f"{_time((ahead.total - ahead.step) / ahead.steps_per_s)} left")
+            parts.append(f"{timedelta(seconds=round((ahead.total - ahead.step) / ahead.steps_per_s))} left")
     return f"job {job_id}: {', '.join(parts) or 'no step seen in its output'}"
 
 
@@ -400,11 +392,6 @@ def _row(pulse: Pulse) -> tuple[str, ...]:
 
 def _rate(bytes_s: float | None) -> str:
     return _MISSING if bytes_s is None else f"{digits(bytes_s / 1e6)} MB/s"
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def trace_lines(job: Job) -> list[str]:

@@ -72,7 +72,12 @@ def measurements_text(
     if everything or not is_fleet:
         parts.append(measurements_table(measurements, kind_of, None if everything else width))
     verdicts = [] if findings is None else list(_verdicts(series, findings))
-    parts.insert(1, "\n".join([*verdicts, *_measured_again(series), *_captions(series)]))
+    again = [
+        f"{one.probe}: {len(one.later)} of these were measured again; the first value counts here"
+        for one in series
+        if one.later
+    ]
+    parts.insert(1, "\n".join([*verdicts, *again, *_captions(series)]))
     if is_fleet and not everything:
         shown = [matrix(one, width) for one in series]
         parts += [_worst_table(series, [bool(text) for text in shown], width), *shown]
@@ -166,12 +171,6 @@ def _shares(series: Sequence[Series]) -> str:
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
-
-
-def _measured_again(series: Sequence[Series]) -> Iterator[str]:
-    for one in series:
-        if one.later:
-            yield f"{one.probe}: {len(one.later)} of these were measured again; the first value counts here"
 
 
 def _captions(series: Sequence[Series]) -> list[str]:

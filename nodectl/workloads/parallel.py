@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -213,26 +213,13 @@ class Replicas(Strategy):
         return silent
 
 
-def _zero(workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
-    zero = importlib.import_module("zero")  # it is built on this file, and one rank alone has no need of it
-
-    strategy: Strategy = zero.Zero(workload, settings, group, precision)
-    return strategy
-
-
-def _sharded(workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
-    # by name, when it is asked for: they stand on this module, and need a newer torch
-    module, kind = ("pipeline", "Pipeline") if settings.stages > 1 else ("sharded", "Sharded")
-    strategy: Strategy = getattr(importlib.import_module(module), kind)(workload, settings, group, precision)
-    return strategy
-
-
-_STRATEGIES: dict[str, Callable[..., Strategy]] = {
-    "single": Strategy,
-    "dataparallel": OneProcess,
-    "ddp": Replicas,
-    **dict.fromkeys(("zero1", "zero2", "zero3"), _zero),
-    layout.SHARDED: _sharded,
+# by name, when it is asked for: some stand on this module, and need a newer torch
+_STRATEGIES = {
+    "single": ("parallel", "Strategy"),
+    "dataparallel": ("parallel", "OneProcess"),
+    "ddp": ("parallel", "Replicas"),
+    **dict.fromkeys(("zero1", "zero2", "zero3"), ("zero", "Zero")),
+    layout.SHARDED: ("sharded", "Sharded"),
 }
 NAMES = ("auto", *_STRATEGIES)
 
@@ -269,8 +256,12 @@ def check(workload: Workload, settings: Settings, world_size: int) -> str:
 
 def make(name: str, workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
     """Return the strategy of that name, as `check` gave it; Refused where the options break a rule of its own."""
-    shared = settings.tensor * settings.stages > 1
-    return (_sharded if shared else _STRATEGIES[name])(workload, replace(settings, parallel=name), group, precision)
+    module, kind = _STRATEGIES[layout.SHARDED if settings.tensor > 1 else name]
+    if settings.stages > 1:
+        module, kind = "pipeline", "Pipeline"
+    made = getattr(importlib.import_module(module), kind)
+    strategy: Strategy = made(workload, replace(settings, parallel=name), group, precision)
+    return strategy
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:

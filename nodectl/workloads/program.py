@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodectl.workloads import checkpoint, dynamic_batch, options, parallel, ranks
     from nodectl.workloads.feed import Feed, Wanted
     from nodectl.workloads.settings import ROUNDING, Refused, Settings
-    from nodectl.workloads.usage import Clock, Usage
+    from nodectl.workloads.usage import PARTS, Clock, Usage
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import checkpoint
@@ -31,7 +31,7 @@ else:  # on a node these files lie in one folder, without the package
     import ranks
     from feed import Feed, Wanted
     from settings import ROUNDING, Refused
-    from usage import Clock, Usage
+    from usage import PARTS, Clock, Usage
 
 
 # a run that ends by time: its length as far as anybody knows, and as its clock takes it, for a short warm-up
@@ -301,7 +301,8 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         samples, parts = next(arriving)
         loss = training.train_step(parts)
         clock.stop(samples * training.strategy.data_size, feed.waited_s - waited_s)
-        training.end_by_time(clock.timed_s)
+        if len(clock.durations_s) >= clock.warmup + PARTS:  # fewer steps would show no noise
+            training.end_by_time(clock.timed_s)
         if training.step == 1 or _due(training, settings.log_every):
             note_loss(training, training.strategy.mean_loss(loss), clock)
             if adapted(training, clock):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WARMUP_STEPS = 10
 # of the timed steps, so that one run shows its own noise
-_PARTS = 5
+PARTS = 5
 _NET = Path("/sys/class/net")
 _INFINIBAND = Path("/sys/class/infiniband")
 # its port counters count words of four bytes
@@ -151,7 +151,7 @@ class Clock:
 
     def _in_parts(self) -> list[float]:
         """Return the samples per second of equal parts of the steps after the warm-up."""
-        size = max(1, -(-(len(self.durations_s) - self.warmup) // _PARTS))
+        size = max(1, -(-(len(self.durations_s) - self.warmup) // PARTS))
         begins = range(self.warmup, len(self.durations_s), size)
         return [round(sum(self.samples[at : at + size]) / sum(self.durations_s[at : at + size]), 1) for at in begins]
 

@@ -4,26 +4,47 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins import loader
 from ansible.plugins.action import ActionBase
 from ansible.utils.path import makedirs_safe, unfrackpath
 
-# the first task of every play loads, before Ansible forks a process for each task, what later tasks use
 try:
-    import nodectl.health.verify
-    import nodectl.profiles.host  # noqa: F401
     from nodectl.errors import InventoryError
+    from nodectl.health.verify import verification
+    from nodectl.model.host import Host
+    from nodectl.profiles.matrix import matrix
     from nodectl.provision.host_keys import checked_arguments
     from nodectl.transport.ssh_options import is_judged
 
     WITHOUT_NODECTL = ""
 except ImportError as import_error:
     WITHOUT_NODECTL = str(import_error)
+
+
+def _load() -> None:
+    """Load what later tasks use: Ansible loads this file before it forks a process for each task of each host."""
+    for plugins in (loader.filter_loader, loader.test_loader):
+        for _unused in plugins.all():
+            pass
+    for name in ("assert", "command", "debug", "fail", "group_by", "normal", "set_fact", "validate_argument_spec"):
+        loader.action_loader.get(f"ansible.legacy.{name}", class_only=True)
+    for name in ("env", "template", "varnames", "vars", "nodectl.fleet.fleet_profile", "nodectl.fleet.run_identity"):
+        loader.lookup_loader.get(name, class_only=True)
+    if not WITHOUT_NODECTL:
+        matrix()
+        verification(Host("any", "any", variables={}), (), None)
+    # no collection of garbage in a fork then writes to every page of it
+    gc.freeze()
+
+
+_load()
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types

@@ -98,6 +98,41 @@ def hold(path: str, mine: dict[str, Any]) -> dict[str, Any]:
     return holder
 
 
+def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: bool = False) -> dict[str, Any]:
+    """Hold the node for a run of plays, or `look` whether it can be held: `held`, `holder`, `warning` and `error`."""
+    path = lock_path(folder)
+    if path is None:
+        return {"held": False}
+    try:
+        if look:
+            refuse_other(path)
+            return {"held": False}
+        holder = hold(path, mine)
+    except NoLockError as error:
+        return {"held": False, "error": "this host cannot be locked: %s; %s" % (error, error.remedy)}
+    except OSError as error:
+        return {"held": False, "error": "this host cannot be locked: %s" % error}
+    if not holder:
+        return {"held": True}
+    text = "this host is held by %s" % told(holder)
+    if force:
+        return {"held": False, "holder": holder, "warning": text}
+    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    if holder.get("unknown"):
+        advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
+    return {"held": False, "holder": holder, "error": "%s: %s" % (text, advice)}
+
+
+def told(holder: dict[str, Any]) -> str:
+    """Return who holds the host, as the holder says."""
+    if holder.get("unknown"):
+        return "a process that is no nodectl's"
+    since = holder.get("since")
+    at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
+    who, what = (one_line(holder.get(name) or "") for name in ("operator", "what"))
+    return "%s for '%s'%s" % (who or "another nodectl", what, at)
+
+
 def let_go(token: str) -> None:
     """End this login's process that holds the lock for a run, before this returns."""
     for place in glob.glob("/proc/[0-9]*"):

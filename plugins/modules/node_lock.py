@@ -5,15 +5,9 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
-
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Callable
 
 
 def main() -> None:
@@ -30,47 +24,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted = module.params
-    path = host_lock.lock_path(wanted["folder"])
-    if path is None:
-        module.exit_json(changed=False, held=False)
-    if module.check_mode:
-        judged(module, lambda: host_lock.refuse_other(path))
-        module.exit_json(changed=False, held=False)
     if wanted["state"] == "free":
-        host_lock.let_go(wanted["run"])
+        if not module.check_mode:
+            host_lock.let_go(wanted["run"])
         module.exit_json(changed=False, held=False)
     mine = {"token": wanted["run"], "operator": wanted["by"], "what": wanted["what"]}
-    holder = judged(module, lambda: host_lock.hold(path, mine))
-    if not holder:
-        module.exit_json(changed=False, held=True)
-    text = "this host is held by %s" % told(holder)
-    if wanted["force"]:
-        module.exit_json(changed=False, held=False, holder=holder, warnings=[text])
-    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
-    if holder.get("unknown"):
-        advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
-    module.fail_json(msg="%s: %s" % (text, advice), held=False, holder=holder)
-
-
-def judged(module: AnsibleModule, taking: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Return what `taking` returns; the module fails where there can be no lock."""
-    try:
-        return taking()
-    except host_lock.NoLockError as error:
-        module.fail_json(msg="this host cannot be locked: %s; %s" % (error, error.remedy))
-    except OSError as error:
-        module.fail_json(msg="this host cannot be locked: %s" % error)
-    return None
-
-
-def told(holder: dict[str, Any]) -> str:
-    """Return who holds the host, as the holder says."""
-    if holder.get("unknown"):
-        return "a process that is no nodectl's"
-    since = holder.get("since")
-    at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
-    who, what = (host_lock.one_line(holder.get(name) or "") for name in ("operator", "what"))
-    return "%s for '%s'%s" % (who or "another nodectl", what, at)
+    answer = host_lock.claim(mine, wanted["folder"], force=wanted["force"], look=module.check_mode)
+    if "error" in answer:
+        module.fail_json(msg=answer.pop("error"), **answer)
+    if "warning" in answer:
+        module.warn(answer.pop("warning"))
+    module.exit_json(changed=False, **answer)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
 from ansible_collections.nodectl.fleet.plugins.module_utils.gpu_hw import run_program
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
@@ -29,6 +30,8 @@ def main() -> None:
             "profiles": {"type": "dict", "default": {}},
             "touches": {"type": "dict", "default": {}},
             "folder": {"type": "path", "default": ROOT},
+            "hold": {"type": "bool", "default": False},
+            "force": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -36,6 +39,13 @@ def main() -> None:
     name, store = wanted["run"], Store(wanted["folder"])
     if not RUN_NAME.fullmatch(name) or name == "start":
         module.fail_json(msg="%r is no name for a run: letters, digits and ._- are" % name)
+    if wanted["hold"] and wanted["state"] == "begin":
+        mine = {"token": name, "operator": wanted["by"], "what": "ansible-playbook"}
+        answer = host_lock.claim(mine, force=wanted["force"], look=module.check_mode)
+        if "error" in answer:
+            module.fail_json(msg=answer["error"])
+        if "warning" in answer:
+            module.warn(answer["warning"])
     try:
         touches = joined(wanted["touches"])
         if not module.check_mode and (wanted["state"] == "begin" or Path(store.runs).is_dir()):
@@ -50,6 +60,8 @@ def main() -> None:
     except OSError as error:
         where = error.filename or store.root
         module.fail_json(msg="nothing was changed: %s cannot be recorded: %s" % (where, error.strerror or error))
+    if wanted["hold"] and wanted["state"] == "settle" and not module.check_mode:
+        host_lock.let_go(name)
     module.exit_json(changed=False, run=name, kept=os.path.isdir(store.folder(name)))
 
 

@@ -71,7 +71,6 @@ def test_a_single_run_cannot_tell() -> None:
     assert str(section.rows[0].verdict and section.rows[0].verdict.verdict) == "unknown"
     text = compare_text([section], 200)
     assert "step time                   2.40 s" in text and "unknown: a single run cannot tell" in text
-    assert "the article's own 47 % follows from none of its rows" in text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from nodectl.articles.scaling import (
     rows_of,
     scaling_document,
     scaling_table,
-    unmeasured,
 )
 from nodectl.errors import UsageError
 from nodectl.model.status import Status
@@ -193,7 +192,7 @@ def test_the_articles_figures_stand_beside() -> None:
     beside = by_label(rows)["1"].beside
     assert {column: figure.value for column, figure in beside.items()} == {"tokens_s": 42, "memory": 23.5}
     assert by_label(rows)["2"].beside["tokens_s"].row == "2 GPUs, DP"
-    text = scaling_table(told, rows, 200, {})
+    text = scaling_table(told, rows, 200)
     line = next(line for line in text.splitlines() if line.startswith("1 "))
     assert line.split()[-10:] == ["1", "GPU", "42", "tokens/s,", "1", "GPU", "23.5", "GB", "a", "card"]
     assert "`nodectl bench claims 4` shows the conditions" in text and "trained on a made-up text" in text
@@ -202,7 +201,7 @@ def test_the_articles_figures_stand_beside() -> None:
     json.dumps(document)
 
 
-def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
+def test_what_is_not_told_here_is_named() -> None:
     given: dict[str, Any] = {"device": "cpu", "device_name": "cpu", "gpu_utilisation": None, "peak_memory_bytes": None}
     told = replace(
         runs(
@@ -212,13 +211,8 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
         device="cpu",
     )
     rows = rows_of(told, SCALING, "llm", judge_all)
-    silent = unmeasured(rows, SCALING, "llm")
-    assert {name: [figure.value for figure in figures] for name, figures in silent.items()} == {
-        "memory": [23.5, 22.1, 18.7, 20.3]
-    }
-    text = scaling_table(told, rows, 60, silent)
+    text = scaling_table(told, rows, 60)
     assert "not told here: GB A CARD, GPU USE, MFU: the device is cpu" in text
-    assert "1 GPU 23.5 GB a card;" in " ".join(text.split())
     needs = {line.split("  ")[0]: line for line in text.splitlines() if "WAIT" in line or "MB a step" in line}
     assert "WAIT FOR DATA" in needs[""] and "3.00 MB a step" in needs["2 devices"]
     # the article's words are below their lines, not beside them

@@ -211,7 +211,6 @@ PCIE = [
     Case("gpu_pcie_replays", "warning", eight(pcie_replay_counter=50_000), subject=GPU7),
 ]
 MINE = GpuProcess(4242, "C", "python3", 20480)
-LEFT = GpuProcess(4243, "C", "[Not Found]", 20480)
 SHOWN = GpuProcess(1200, "G", "/usr/lib/xorg/Xorg", 4)
 
 

@@ -11,7 +11,6 @@ MCE = "[ 12.5] mce: [Hardware Error]: Machine check events logged\n"
 LOST = "[ 13.5] MCE: Killing python3:4711 due to hardware memory corruption fault at 7f0000000000\n"
 CRASH = "[ 15.0] python3[4242]: segfault at 8 ip 00007f1 sp 00007ff error 4 in libnccl.so.2.18.1[7f1+1000]\n"
 OTHER = "[ 15.0] conky[4243]: segfault at 8 ip 00007f1 sp 00007ff error 4 in conky[7f1+1000]\n"
-FLAP = "[ 20.0] mlx5_core 0000:12:00.0 ens1: Link down\n[ 21.0] mlx5_core 0000:12:00.0 ens1: Link up\n"
 
 
 def log(text: str) -> dict[str, object]:

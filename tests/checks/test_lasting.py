@@ -64,25 +64,3 @@ def test_the_files_are_those_that_the_roles_write() -> None:
     }.items():
         defaults = (root / role / "defaults" / "main.yml").read_text()
         assert all(path in defaults for path in paths), role
-
-
-PLACES: list[tuple[dict[str, str], str]] = [
-    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.d/99-site.conf": "vm.swappiness=60\n"}, "/etc/sysctl.d/99-site.conf"),
-    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.conf": "# a comment\n  vm/swappiness = 60\n"}, "/etc/sysctl.conf"),
-    ({OURS: "vm.swappiness = 1\n", "/usr/lib/sysctl.d/10-low.conf": "vm.swappiness=60\n"}, OURS),
-    ({OURS: "vm.swappiness = 1\n", "/usr/lib/sysctl.d/90-nodectl.conf": "vm.swappiness=60\n"}, OURS),
-    ({OURS: "vm.swappiness = 1\n", "/run/sysctl.d/95-now.conf": "-vm.swappiness=60\n"}, "/run/sysctl.d/95-now.conf"),
-    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.d/99-all.conf": "vm.*=60\n;vm.swappiness=60\n"}, OURS),
-]
-TUNED = {
-    OURS: "vm.swappiness = 1\n",
-    "/etc/tuned/active_profile": "mine\n",
-    "/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n",
-    "/etc/tuned/mine/tuned.conf": "[main]\ninclude=base\n[cpu]\ngovernor=performance\n",
-    "/usr/lib/tuned/base/tuned.conf": "[sysctl]\nvm.swappiness=60\n[vm]\ntransparent_hugepages=never\n",
-}
-PLACES += [
-    (TUNED, "/usr/lib/tuned/base/tuned.conf"),
-    ({**TUNED, "/etc/tuned/tuned-main.conf": "reapply_sysctl = 1\n"}, OURS),
-    ({**TUNED, "/etc/tuned/tuned-main.conf": "daemon = 1\n"}, OURS),
-]

@@ -1,9 +1,8 @@
-"""What was missed, or not named: lines that NCCL reads otherwise, the GPUs' order, a login's own file, no Python."""
+"""What was missed, or not named: lines that NCCL reads otherwise, a login's own file, no Python."""
 
 import pytest
 
 from nodectl.checks.kernel.settings import why_misread
-from nodectl.facts.gpus import Gpu
 from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.versions import Versions
 from tests.checks.table import Case
@@ -62,6 +61,3 @@ def test_it_is_said_what_is_wrong(line: str, reason: str) -> None:
 )
 def test_what_nccl_reads_as_it_stands_is_right(line: str) -> None:
     assert why_misread(line) == ""
-
-
-ONE, TWO = Gpu("0000:07:00.0", index=0), Gpu("0000:0F:00.0", index=1)

@@ -149,17 +149,6 @@ def test_accepted_findings_and_site_thresholds(fleet: Path, looked: Callable[[Re
     assert told["n1", "shared_memory"].status.value == "warning"
 
 
-def test_many_are_judged_on_all_processors_with_the_same_outcome(
-    fleet: Path, looked: Callable[[ReplaySource], Health], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil(fleet, "n3", "uname", "5.", "4.")
-    source = replay_source(open_recording(str(fleet)), None)
-    alone = looked(source).findings
-    monkeypatch.setattr("nodectl.health.fleet._FEW", 1)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    assert looked(source).findings == alone
-
-
 def test_a_variable_of_the_command_line_goes_before_the_recording_s(nodectl: Cli, fleet: Path) -> None:
     done = nodectl(
         "--replay", str(fleet), "-e", '{"nodectl_hardware": "4 x nosuch"}', "--output", "json", "health", check=False

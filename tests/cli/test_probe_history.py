@@ -63,17 +63,19 @@ def test_kept_and_compared(nodectl: Callable[..., Any], here: tuple[str, Path, d
     assert "CHANGE" in table
 
 
-def test_a_history_that_is_damaged_costs_a_line_and_no_result(
+def test_beside_a_damaged_history_one_has_to_take_in_cordoned_hosts_and_nothing_is_kept(
     nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
 ) -> None:
     here[1].parent.mkdir()
     here[1].write_text("no database" * 100)
-    done = measured(nodectl, here)
+    refused = measured(nodectl, here)
+    assert refused.returncode == UNKNOWN and "or --include-cordoned here" in refused.stderr
+    done = measured(nodectl, here, "--include-cordoned")
     assert done.returncode == 0
     assert json.loads(done.stdout)["measurements"]
     assert "not kept in the history" in done.stderr
     assert f"mv {here[1]}" in done.stderr
-    asked = measured(nodectl, here, "--compare", "LAST")
+    asked = measured(nodectl, here, "--include-cordoned", "--compare", "LAST")
     assert asked.returncode == UNKNOWN
     assert json.loads(asked.stdout)["measurements"]
     assert here[1].read_text() == "no database" * 100

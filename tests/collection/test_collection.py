@@ -1,7 +1,6 @@
 """The collection alone: what is in it, its roles in a play of somebody else's, and its playbooks from any folder."""
 
 import json
-import sys
 import tarfile
 import tomllib
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import yaml
 
 import nodectl
 from scripts.dist import semantic
-from tests.collection.conftest import ENDS, Controller, controller_of
+from tests.collection.conftest import ENDS, Controller
 from tests.conftest import LabUnderTest
 
 # the first of an end also makes its environment
@@ -176,24 +175,3 @@ def test_the_playbooks_run_from_any_folder_by_name(
     play("verify")
     play("rollback")
     assert on_host(show) == before
-
-
-@pytest.mark.lab
-@pytest.mark.slow
-def test_an_example_playbook_tunes_and_takes_it_back(
-    artifact: Path, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
-) -> None:
-    # tests/release tries all of them
-    controller = controller_of(Path(sys.executable).parent, artifact, tmp_path)
-    shown = "cat /proc/sys/net/ipv4/tcp_slow_start_after_idle"
-    before = on_host(shown)
-
-    def play(name: str, *options: str) -> str:
-        path = str(_ROOT / "examples" / "playbooks" / f"{name}.yml")
-        argv = ("ansible-playbook", "-i", one_host.inventory, path, *options)
-        return controller.run(tmp_path, *argv)
-
-    assert " changed=0 " not in play("tuning", "--check") and on_host(shown) == before
-    assert " failed=0 " in play("tuning") and on_host(shown) == "0\n"
-    assert " changed=0 " in play("tuning")
-    assert " failed=0 " in play("back") and on_host(shown) == "1\n"

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.health.history import HostState, StateFile
-
-FAULTS = {"gpu_lost|GPU 3": {"boot1": 900.0}}
+from nodectl.health.history import StateFile
 
 
-def state(time: float, boot: str = "boot1", **counters: int) -> HostState:
-    return HostState(Previous(time, boot, counters), FAULTS)
+def state(time: float, boot: str = "boot1", **counters: int) -> Previous:
+    return Previous(time, boot, counters)
 
 
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -25,7 +23,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert StateFile(tmp_path, "/etc/other.yml").read() == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "names": [], "hosts": {"n": {}}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 2, "names": [], "hosts": {"n": {}}}'])
 def test_a_spoiled_file_is_a_first_look(tmp_path: Path, text: str) -> None:
     kept = StateFile(tmp_path, "f")
     kept.path.write_text(text)

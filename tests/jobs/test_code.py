@@ -106,7 +106,10 @@ def test_submodules_travel_and_other_repositories_stay(project: Path) -> None:
         git(project / name, "commit", "-q", "-m", "first")
     git(project, "add", "lib")
     write(project / "lib" / "new.py")
+    git(project, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},deep/empty")
+    (project / "deep" / "empty").mkdir(parents=True)
     code = find_code(str(project / "scripts" / "train.py"))
+    assert [line.partition(" (")[0] for line in code.left_out()] == ["  stays here: deep/", "  stays here: other/"]
     assert places(code) == ["lib/code.py", "lib/new.py", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
 
 

@@ -167,6 +167,15 @@ def test_a_home_is_not_copied_though_it_is_named(home: Path, named: str) -> None
     alone(find_folder(["sh", "train.py"]), "train.py")
 
 
+@pytest.mark.parametrize("place", [".config/app", ".ssh/tools", ".mozilla/x/y"])
+def test_a_project_in_a_folder_of_keys_is_not_copied_whole(home: Path, place: str) -> None:
+    script = fill(repository(home / place), "cookies") / "train.py"
+    script.write_text("")
+    with pytest.raises(UsageError, match="in a folder of keys"):
+        find_code(str(script), home / place)
+    alone(find_code(str(script)), "train.py")
+
+
 @pytest.fixture
 def project(home: Path) -> Path:
     folder = fill(repository(home / "work" / "project"), *KEPT, *TRAVEL)
@@ -394,6 +403,35 @@ def test_a_repositorys_own_configuration_changes_nothing(home: Path, cloned: Pat
         config.write(text.format(home=home))
     code = find_code("train.py")
     assert (code.folder, [place for _, place in code.files]) == (cloned, ["train.py"])
+    assert not (home / "ran").exists()
+
+
+def test_a_repository_that_wants_to_fetch_or_is_anothers_runs_nothing(home: Path, cloned: Path) -> None:
+    def git(*words: str) -> str:
+        own = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(["git", *own, *words], check=True, capture_output=True, text=True).stdout
+
+    for name in ("in", "out"):
+        (cloned / name).mkdir()
+        (cloned / name / "a").touch()
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    git("sparse-checkout", "init", "--cone", "--sparse-index")
+    git("sparse-checkout", "set", "in")
+    tree = git("rev-parse", "HEAD:out").strip()
+    (cloned / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    with (cloned / ".git/config").open("a") as config:
+        config.write("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n")
+        config.write(f'[core]\n\tsshCommand = "touch {home}/ran; false"\n')
+        config.write(f'[remote "origin"]\n\tpromisor = true\n\tuploadpack = touch {home}/ran\n')
+    for url in ("ssh://host.invalid/x", f"file://{home}/x", f"ext::touch {home}/ran"):
+        git("config", "remote.origin.url", url)
+        assert {place for _, place in find_code("train.py").files} == {"train.py", "in/a"}
+        assert not (home / "ran").exists()
+    for path in (cloned, *cloned.rglob("*")):
+        os.chown(path, 4711, 4711)
+    with pytest.raises(UsageError, match="dubious ownership"):
+        find_code("train.py")
     assert not (home / "ran").exists()
 
 

@@ -1,13 +1,12 @@
 """The journal: what is kept of hosts, who is cordoned, and what brings a host back."""
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nodectl.ledger.events import EventKind, lacking
-from nodectl.ledger.history.database import FILE, HistoryError
+from nodectl.ledger.history.database import FILE
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import NodeVerdict
 from nodectl.model.status import Status
@@ -83,12 +82,3 @@ def test_without_a_failed_step_the_host_must_be_accepted(ledger: Ledger) -> None
     assert lacking(ledger.life("node02")) == "its last acceptance says: could not tell"
     ledger.record(accepted({"node02": {"gemm": OK}}, number="a3", began=4000.0))
     assert lacking(ledger.life("node02")) == ""
-
-
-@pytest.mark.parametrize("amiss", ["judged = '[1]'", "judged = '{\"acceptance\": 1}'", "kind = 'seen'"])
-def test_a_damaged_row_is_said(ledger: Ledger, tmp_path: Path, amiss: str) -> None:
-    rejected(ledger)
-    with sqlite3.connect(tmp_path / FILE) as other:
-        other.execute(f"UPDATE ledger_event SET {amiss} WHERE host = 'node02'")  # noqa: S608
-    with pytest.raises(HistoryError, match="is damaged"):
-        ledger.life("node02")

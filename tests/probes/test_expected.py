@@ -12,7 +12,7 @@ from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.series import run_probes
 from nodectl.profiles.schema import Floor, Hardware
 from tests.probes.declared import wanted_of
-from tests.probes.scripted import HOSTS, Answer, play
+from tests.probes.scripted import Answer, play
 
 GIB = 1 << 30
 
@@ -28,9 +28,8 @@ def hardware(*floors: Floor) -> Hardware:
 def held(
     floors: Sequence[Floor], probe: str, value: float, unit: str, hosts: tuple[str, ...] = ("n1",), **conditions: Any
 ) -> tuple[float | None, list[str]]:
-    """(expected, statuses) of one measurement; `link` is what was found between the GPUs."""
-    link = conditions.pop("link", None)
-    references = {name: Reference("own", hardware(*floors), link) for name in hosts}
+    """(expected, statuses) of one measurement."""
+    references = {name: Reference("own", hardware(*floors)) for name in hosts}
     result = held_against(ProbeResult((Measurement(probe, hosts, value, unit, conditions=conditions),)), references)
     return result.measurements[0].expected, [str(each.status) for each in result.findings]
 
@@ -55,23 +54,38 @@ WITHOUT_NVLS = floor("nccl", 365, "GB/s", {"collective": "all_reduce", "nvls": F
         pytest.param(
             [GEMM], ("gemm", 0.2, "TFLOPS"), {"precision": "bf16", "device": "cpu"}, None, [], id="processors"
         ),
-        pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "pcie"}, 25, [], id="PCIe"),
+        pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link_class": "pcie"}, 25, [], id="PCIe"),
         pytest.param(
-            [NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "nvswitch"}, 228, ["failed"], id="NVSwitch"
-        ),
-        pytest.param(
-            [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "size_bytes": 8 * GIB - 1, "link": "pcie"}, None, [], id="smaller"
+            [NVSWITCH, PCIE],
+            ("nccl", 26.0, "GB/s"),
+            {**LARGE, "link_class": "nvswitch"},
+            228,
+            ["failed"],
+            id="NVSwitch",
         ),
         pytest.param(
             [PCIE],
             ("nccl", 2.0, "GB/s"),
-            {**LARGE, "size_bytes": 16 * GIB, "link": "pcie"},
+            {**LARGE, "size_bytes": 8 * GIB - 1, "link_class": "pcie"},
+            None,
+            [],
+            id="smaller",
+        ),
+        pytest.param(
+            [PCIE],
+            ("nccl", 2.0, "GB/s"),
+            {**LARGE, "size_bytes": 16 * GIB, "link_class": "pcie"},
             25,
             ["failed"],
             id="larger",
         ),
         pytest.param(
-            [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "link": "pcie", "complete": False}, None, [], id="a run cut short"
+            [PCIE],
+            ("nccl", 2.0, "GB/s"),
+            {**LARGE, "link_class": "pcie", "complete": False},
+            None,
+            [],
+            id="a run cut short",
         ),
         pytest.param(
             [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "RING"}, 460, ["failed"], id="without NVLS"
@@ -128,38 +142,12 @@ def series(
 def test_probes_are_held_against_the_inventory_s_profile(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, object], failed: bool
 ) -> None:
-    result, fleet = series(monkeypatch, variables)
+    result, _ = series(monkeypatch, variables)
     assert [str(each.status) for each in result.findings] == ["failed"] * failed
     assert (result.measurements[0].expected is not None) is failed
-    assert fleet.killed == []  # no floor depended on a link: nothing was asked
 
 
 def test_a_profile_that_is_none_is_unknown_and_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = series(monkeypatch, {"nodectl_hardware": "h100-9"})
     assert [(str(each.status), each.hosts) for each in result.findings] == [("unknown", ("gpu1",))]
     assert "no reference" in result.measurements[0].conditions or result.measurements[0].expected is None
-
-
-def test_hosts_are_asked_for_their_links_where_a_floor_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nodectl.probes import floors
-
-    asked: list[str] = []
-
-    def link(_: object, host: Host) -> str:
-        asked.append(host.name)
-        return "nvswitch"
-
-    monkeypatch.setattr(floors, "_link", link)
-    conditions = {"collective": "all_reduce", "gpus": 8, "size_bytes": 16 * GIB, "algorithm": "NVLS"}
-    hosts = [Host(each.name, each.address, variables={"nodectl_hardware": "h100-8"}) for each in HOSTS[:2]]
-
-    def run(*_: object) -> ProbeResult:
-        told = [Measurement("nccl", (hosts[0].name,), 300.0, "GB/s", conditions=conditions)]
-        told.append(Measurement("tcp", tuple(each.name for each in hosts), 9.0, "Gbit/s"))
-        return ProbeResult(tuple(told))
-
-    fleet: Any = play(monkeypatch, lambda *_: Answer())
-    result = run_probes(fleet, hosts, [wanted_of("nccl", run)], None, lambda _: None)
-    assert asked == [hosts[0].name]
-    assert [each.expected for each in result.measurements] == [460, None]
-    assert [each.host for each in result.findings] == [hosts[0].name]

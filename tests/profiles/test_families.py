@@ -85,14 +85,6 @@ def test_a_repository_that_begins_with_a_later_branch_gets_that(
     assert resolved.as_variables()["stack"]["driver"] == {"branch": branch, "min": "580", "flavour": "open"}
 
 
-@pytest.mark.parametrize(("system", "version", "told"), [("ubuntu", "20.04", True), ("ubuntu", "24.04", False)])
-def test_a_system_without_support_works_and_is_told(system: str, version: str, told: bool) -> None:
-    resolved = on("cu128", system, version)
-    said = [warning for warning in resolved.warnings if "support" in warning]
-    assert any(warning.startswith("the support of ubuntu-20.04 ended on 2025-05-31") for warning in said) == told
-    assert not resolved.refusals
-
-
 @pytest.mark.parametrize(
     ("system", "version", "name"), [("ubuntu", "22.04", "ubuntu2204"), ("debian", "12", "debian12")]
 )

@@ -3,14 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.network import Nic
 from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
-from nodectl.profiles.observed import has_switches, link_between_gpus, ports_of
+from nodectl.profiles.observed import has_switches, ports_of
 
 A100 = Gpu("0000:07:00.0", "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_mib=81920, fabric_state="Completed", index=0)
 PORT = IbPort("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand")
@@ -25,23 +23,12 @@ GOOD: dict[str, Any] = {
 
 
 def test_a_host_with_switches_and_active_ports() -> None:
-    assert (link_between_gpus(GOOD), has_switches(GOOD)) == ("nvswitch", True)
+    assert has_switches(GOOD) is True
     assert ports_of(GOOD) == ((2, 200.0, "infiniband"),)
     # without RDMA the Ethernet that is up
     assert ports_of({**GOOD, "ib_ports": ()}) == ((1, 10.0, "ethernet"),)
 
 
-@pytest.mark.parametrize(
-    ("cell", "fabric", "link"),
-    [("NV4", None, "nvlink-bridge"), ("SYS", None, "pcie"), ("NV4", "Completed", "nvswitch")],
-)
-def test_the_link_between_all_gpus(cell: str, fabric: str | None, link: str) -> None:
-    matrix = parse_nvidia_smi_topo(f"\tGPU0\tGPU1\nGPU0\t X \t{cell}\nGPU1\t{cell}\t X \n")
-    gpus = Gpus(2, (replace(A100, fabric_state=fabric), replace(A100, index=1, fabric_state=fabric)))
-    assert link_between_gpus({**GOOD, "gpu_topology": matrix, "gpus": gpus}) == link
-
-
 def test_what_could_not_be_read_is_none() -> None:
-    assert link_between_gpus({**GOOD, "gpu_topology": UNKNOWN}) is None
     assert has_switches({**GOOD, "gpus": UNKNOWN}) is None
     assert ports_of({**GOOD, "ib_ports": UNKNOWN}) is None

@@ -9,7 +9,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.profiles.gpus import _models
-from nodectl.profiles.support import data_files, published_files
+from nodectl.profiles.published import data_files, published_files
 
 # nodectl's own: what it decides, invents, measured and recorded, and what is held against figures of articles
 OWN = {"articles", "inventories", "prometheus", "recordings", "base.yml"}

@@ -18,9 +18,9 @@ from tests.provision.conftest import Fleet
 # the first play that changes something, and the tasks in it and after it at which the blow falls
 FIRST_CHANGE = r"PLAY \[Install what the stack profile says"
 POINTS = {
-    "recording": r"TASK \[Note what stands there",
-    "limits": r"TASK \[nodectl.fleet.limits : Write login limits",
-    "environment": r"TASK \[nodectl.fleet.pytorch : Make the environment",
+    "recording": r"TASK \[Hold this host, and note",
+    "limits": r"TASK \[nodectl.fleet.limits : Write limits",
+    "environment": r"TASK \[nodectl.fleet.pytorch : Install PyTorch",
     "launcher": r"TASK \[nodectl.fleet.launcher : Write",
     "kernel": r"TASK \[nodectl.fleet.kernel_settings : Set",
 }

@@ -26,12 +26,10 @@ HERE = Host("here", "127.0.0.1", connection="local")
 NONCE = "5e" * 16
 
 
-def gather(
-    shell: str, *commands: Command, budget_s: int = 60, pack: bool = True, path: str = "", **settings: int
-) -> Recording:
+def gather(shell: str, *commands: Command, budget_s: int = 60, path: str = "", **settings: int) -> Recording:
     argv = [shell, "sh", "-s"] if shell == "busybox" else [shell, "-s"]
     nonce, env = new_nonce(), {**os.environ, **({"PATH": f"{path}:{os.environ['PATH']}"} if path else {})}
-    text = script(commands, nonce, budget_s=budget_s, pack=pack)
+    text = script(commands, nonce, budget_s=budget_s)
     for name, value in settings.items():
         text, found = re.subn(rf"(?m)^{name}=\d+".encode(), f"{name}={value}".encode(), text)
         assert found == 1
@@ -86,9 +84,7 @@ class TestCollector:
         assert found["second"].stderr.strip() == "nodectl: not asked: no time left"
 
     def test_a_tool_that_hung_is_not_asked_again(self, shell: str, tmp_path: Path) -> None:
-        slow = tmp_path / "slow-tool"
-        slow.write_text("#!/bin/sh\nsleep 30\n")
-        slow.chmod(0o755)
+        _tool(tmp_path / "slow-tool", "sleep 30")
         asked = [Command(f"slow-{number}", ("slow-tool", str(number)), deadline_s=1) for number in range(5)]
         last = Command("last", ("echo", "x"), deadline_s=2)
         began = time.monotonic()
@@ -99,9 +95,7 @@ class TestCollector:
         assert found["last"].stdout == "x\n"
 
     def test_a_tool_that_prints_without_end_is_not_asked_again(self, shell: str, tmp_path: Path) -> None:
-        flood = tmp_path / "flood-tool"
-        flood.write_text("#!/bin/sh\nexec yes\n")
-        flood.chmod(0o755)
+        _tool(tmp_path / "flood-tool", "exec yes")
         asked = [Command(f"flood-{number}", ("flood-tool", str(number)), deadline_s=9) for number in range(4)]
         fails = Command("fails", ("sh", "-c", "echo oops >&2; exit 3"))
         found = gather(shell, *asked, fails, path=str(tmp_path)).entries
@@ -180,8 +174,7 @@ def test_groups_that_hang_have_one_deadline_together() -> None:
 
 def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -> None:
     for name, text in (("id", "echo 1000"), ("sudo", 'echo ": $*"; echo "sudo: a password is required" >&2; exit 1')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        _tool(tmp_path / name, text)
     entry = gather("sh", Command("echo", ("echo", "a b"), root=True), path=str(tmp_path)).entries["echo"]
     assert (entry.stdout, entry.exit_status) == (": -n -- echo a b\n", 1)
     assert entry.stderr.startswith("sudo: a password is required")

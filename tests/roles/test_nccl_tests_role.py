@@ -188,25 +188,3 @@ def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path
     said = run(tmp_path, cuda_home=toolkit)
     assert "nccl-tests could not be built" in said and "nonsense" in said
     assert target.exists(), "what was there stays until another is complete"
-
-
-@pytest.mark.slow
-def test_nvcc_and_nvidias_own_nccl_wheel_for_real(tmp_path: Path) -> None:
-    toolkit = Path("/usr/local/cuda")
-    if not (toolkit / "bin" / "nvcc").exists():
-        pytest.skip(f"no nvcc in {toolkit}")
-    site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
-    pip = [sys.executable, "-m", "pip"]
-    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode != 0:
-        pip = ["/usr/bin/python3", "-m", "pip"]
-    command = [*pip, "install", "-q", "--no-deps", "--target", str(site), "nvidia-nccl-cu13"]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("pip's own settings give no nvidia-nccl-cu13 here")
-    source(tmp_path / "nccl-tests" / ".partial-source")
-    run(tmp_path, cuda_home=toolkit)
-    shown = subprocess.run(
-        [tmp_path / "nccl-tests" / "v2.13.9" / "all_reduce_perf"], capture_output=True, text=True, check=True
-    ).stdout
-    headers, library = (word.partition("=")[2] for word in shown.split()[1:])
-    assert headers == library and int(library) > 20000
-    assert {found.status for found in verified(tmp_path, toolkit)} == {Status.OK}

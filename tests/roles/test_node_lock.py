@@ -112,6 +112,21 @@ def test_a_link_in_the_locks_place_is_named_with_its_login_and_to_be_removed(fol
     assert "of user 65534; remove it: " in refused["msg"] and "force" not in refused["msg"]
 
 
+def test_a_record_holds_the_node_from_its_begin_to_its_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(state: str, run: str) -> dict[str, Any]:
+        arguments = {"state": state, "run": run, "by": f"{run}@laptop", "hold": True, "folder": str(folder / "state")}
+        env = {"NODECTL_LOCK_FOLDER": str(folder)}
+        return run_module("plugins/modules/node_record.py", arguments, folder=folder.parent, env=env)
+
+    mine = {"token": "theirs", "operator": "bob@desk", "what": "probe tcp"}
+    file, _ = host_lock.take(host_lock.lock_path(str(folder)) or "", mine)
+    assert "held by bob@desk for 'probe tcp' since 20" in record("begin", "one")["msg"]
+    assert not (folder / "state").exists()
+    os.close(file)
+    assert record("begin", "one")["run"] == "one" and not record("settle", "one").get("failed")
+    assert holder(folder) == {}
+
+
 def test_check_mode_takes_none(folder: Path) -> None:
     assert not node(folder, "held", "one", check=True)["held"]
     assert holder(folder) == {}

@@ -179,12 +179,6 @@ def test_solved_not_installed_each_stack_finds_its_pins(stack: str, host: Host, 
     assert drivers and all(version.startswith(branch) for version in drivers), plan
 
 
-def test_solved_not_installed_a_meta_package_that_brings_a_driver_is_refused(host: Host) -> None:
-    host.source(driver_branch="530")
-    answer = host.packages([{"names": ["cuda"]}])
-    assert answer["failed"] and "it would bring cuda-drivers 530.30.02-1" in answer["msg"], answer
-
-
 def test_solved_not_installed_a_kept_driver_is_no_candidate(host: Host) -> None:
     host.source(driver_branch="")
     assert host.policy("cuda-drivers-535") == "(none)"
@@ -265,38 +259,35 @@ def test_solved_not_installed_what_is_only_named_like_a_driver_is_free(host: Hos
         assert host.policy("nvidia-installer-cleanup") != "(none)", "Debian's own, which its form of driver needs"
 
 
-@pytest.mark.parametrize("host", ["ubuntu2004"], indirect=True)
-def test_solved_not_installed_the_nearest_nccl_of_the_same_cuda_stands_in(host: Host, filters: ModuleType) -> None:
-    wanted = resolve("unknown", "cu116", "stock").as_variables()["stack"]
-    asked = wanted["system_nccl"]["packages"]["libnccl2"]
-    host.source(pins=filters.nvidia_pins(wanted))
-    answer = host.packages(filters.wanted_packages(wanted["system_nccl"]["packages"], nearest=True))
-    chosen = {step["name"]: step["after"] for step in answer["plan"]}
-    assert chosen["libnccl2"] == chosen["libnccl-dev"] == host.policy("libnccl2") != asked
-    assert chosen["libnccl2"].endswith("+cuda11.6")
+def _fabric_manager(branch: str, version: str) -> dict[str, Any]:
+    return {"names": [f"nvidia-fabricmanager-{branch}", "nvidia-fabricmanager"], "version": f"{version}-*"}
 
 
-def test_solved_not_installed_a_version_that_is_nowhere_is_refused_with_what_there_is(host: Host) -> None:
-    host.source()
-    answer = host.packages([{"names": ["libcudnn8"], "version": "8.6.0.163-1+cuda99.9"}])
-    assert answer["failed"] and "it has libcudnn8 8.9.7.29-1+cuda12.2" in answer["msg"], answer
+@pytest.mark.parametrize(
+    ("branch", "wanted", "said"),
+    [
+        ("530", {"names": ["cuda"]}, "it would bring cuda-drivers 530.30.02-1"),
+        ("", {"names": ["libcudnn8"], "version": "9.9"}, "it has libcudnn8 8.9.7.29-1+cuda12.2"),
+        ("535", _fabric_manager("535", "535.161.07"), "nvidia-fabricmanager-535 535.183.01-1, 535.129.03-1"),
+        # as before nodectl: the archive's package leads to another branch
+        (None, _fabric_manager("570", "570.211.01"), "it would bring nvidia-fabricmanager-580"),
+    ],
+)
+def test_solved_not_installed_what_is_refused_is_named_with_what_there_is(
+    host: Host, branch: str | None, wanted: dict[str, Any], said: str
+) -> None:
+    host.source(driver_branch=branch or "")
+    if branch is None:
+        host.archive("archive")
+        host.path(PREFERENCES).unlink()
+    answer = host.packages([wanted])
+    assert answer["failed"] and said in answer["msg"], answer
 
 
 def test_solved_not_installed_fabric_manager_follows_the_driver(host: Host) -> None:
     host.source(driver_branch="535")
-    names = ["nvidia-fabricmanager-535", "nvidia-fabricmanager"]
-    answer = host.packages([{"names": names, "version": "535.129.03-*"}])
+    answer = host.packages([_fabric_manager("535", "535.129.03")])
     assert [step["after"] for step in answer["plan"]] == ["535.129.03-1"], answer
-    answer = host.packages([{"names": names, "version": "535.161.07-*"}])
-    assert answer["failed"] and "nvidia-fabricmanager-535 535.183.01-1, 535.129.03-1" in answer["msg"], answer
-
-
-def test_solved_not_installed_a_transitional_fabric_manager_is_refused(host: Host) -> None:
-    host.source(driver_branch="")
-    host.archive("archive")
-    host.path(PREFERENCES).unlink()  # as before nodectl: the archive's package leads to another branch
-    answer = host.packages([{"names": ["nvidia-fabricmanager-570"], "version": "570.211.01-*"}])
-    assert answer["failed"] and "it would bring nvidia-fabricmanager-580" in answer["msg"], answer
 
 
 def test_solved_not_installed_what_somebody_holds_stays(host: Host) -> None:
@@ -341,23 +332,6 @@ def test_a_version_that_is_nowhere_is_refused_before_anything_changes(host: Host
     for said in ("libcudnn8=9.9.9-1; it has libcudnn8 8.", "linux-headers-6.8.0-99-generic"):
         assert said in answer["msg"], answer
     assert host.files() == before
-
-
-@pytest.mark.slow
-def test_fabric_manager_is_asked_for_in_the_version_of_the_driver_that_will_come(
-    host: Host, filters: ModuleType
-) -> None:
-    node = {"kernel": "6.8.0-45-generic", "driver": {"version": "535.161.07"}}
-    stack = resolve("unknown", "cu118", "stock").as_variables()["stack"]
-    assert (
-        "nvidia-fabricmanager-535=535.161.07-*" in host.look(filters.asked_packages(stack, node, "keep", True))["msg"]
-    )
-    assert "failed" not in host.look(filters.asked_packages(stack, node, "keep", False))
-    old = [{"names": ["cuda-drivers-530"], "version": "530.*", "driver": True}]
-    manager = {"names": ["nvidia-fabricmanager-530"], "version": "@driver-*"}
-    assert "no repository of this host has nvidia-fabricmanager-530" in host.look([*old, manager])["msg"]
-    new = {"names": ["nvidia-fabricmanager-535"], "version": "@driver-*"}
-    assert "nvidia-fabricmanager-535=530.30.02-*" in host.look([*old, new])["msg"]
 
 
 UBUNTU = resolve(

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 def processes(marker: str) -> dict[int, str]:
     """By process the command lines on this machine that hold `marker` as a whole argument of their own program."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
+            words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
         if marker in words[1:]:
-            found[int(path.parent.name)] = " ".join(words)[:100]
+            found[int(path.name)] = " ".join(words)[:100]
     return found
 
 

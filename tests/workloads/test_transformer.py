@@ -152,34 +152,14 @@ def test_a_finished_training_has_nothing_to_do(folder: Path, trained: tuple[Path
 @pytest.mark.slow
 def test_a_broken_checkpoint_gives_way_to_the_one_before(folder: Path) -> None:
     newest = folder / "step-00000004.pt"
-    newest.write_bytes(newest.read_bytes()[:-1000])
+    flipped = bytearray(newest.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    newest.write_bytes(flipped)
     done = run("--steps", 3, "--checkpoint-dir", folder)
     assert summary(done)["resumed_from_step"] == 2
     assert f"checkpoint {newest} is unusable" in done.stdout and "resuming from" in done.stdout
     # what was saved since must not be taken for the oldest and dropped
     assert (folder / "step-00000003.pt").exists()
-
-
-@pytest.mark.slow
-def test_every_kind_of_harm_is_noticed(folder: Path) -> None:
-    newest = folder / "step-00000004.pt"
-    whole = newest.read_bytes()
-    flipped = bytearray(whole)
-    flipped[len(flipped) // 2] ^= 1
-    harmed = {"cut": whole[: len(whole) // 2], "flip": bytes(flipped), "empty": b"", "code": b"\x80\x04cos\nsystem\n."}
-    for name, data in harmed.items():
-        (folder / name).mkdir()
-        (folder / name / newest.name).write_bytes(data)
-    ask = "import sys, pathlib, checkpoint as c; [print(c.newest(pathlib.Path(p), print)) for p in sys.argv[1:]]"
-    told = subprocess.run(
-        [f"{torch_venv()}/bin/python", "-c", ask, *(str(folder / name) for name in harmed)],
-        cwd=PROGRAM.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = told.stdout.splitlines()
-    assert lines[1::2] == ["None"] * len(harmed) and all("is unusable" in line for line in lines[::2])
 
 
 @pytest.mark.slow
@@ -193,14 +173,6 @@ def test_no_resume_sets_older_checkpoints_aside(folder: Path) -> None:
 def test_another_model_is_refused(folder: Path) -> None:
     done = run("--steps", 6, "--layers", 3, "--checkpoint-dir", folder)
     assert done.returncode != 0 and "of another model" in done.stderr and "--no-resume" in done.stderr
-
-
-@pytest.mark.slow
-def test_another_course_is_said(folder: Path) -> None:
-    done = run("--steps", 6, "--lr", 0.01, "--precision", "bf16", "--checkpoint-dir", folder)
-    assert summary(done)["precision"] == "bf16"
-    for difference in ("lr was 0.001, is 0.01", "precision was fp32, is bf16"):
-        assert f"not an exact continuation: {difference}" in done.stdout
 
 
 @pytest.mark.slow
@@ -256,11 +228,8 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
         ("--seed", "4294967296"): "to 4294967295",
         ("--steps", "-1"): "whole number from 0",
         ("--lr", "nan"): "is not a finite number from 0",
-        ("--seed", "1e3"): "'1e3' is not a whole number from 0",
         ("--dropout", "1"): "leaves nothing",
-        ("--preset",): "expected one argument",
         ("--preset", "article-9"): "invalid choice",
-        ("--d-modell", "8"): "unrecognized",
         ("--layer", "8"): "unrecognized",
     }
     *folders, last = parsed(*refused, (), ("--checkpoint-dir", "/d"), env={"NODECTL_CHECKPOINT_DIR": "/c"})

@@ -16,13 +16,11 @@ from nodectl.checks.network.infiniband import is_active, rdma_of_profile
 from nodectl.checks.network.nics import is_device, is_own, training_names
 from nodectl.common import system_names
 from nodectl.common.counting import counted
-from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.network import Nic
 from nodectl.facts.processors import Cpu, Numa
-from nodectl.facts.rdma import Gid, IbPort, Pkeys
 from nodectl.facts.services import Units
 from nodectl.facts.settings import SessionLimits, Sysctl
 from nodectl.facts.storage import Mount, Mounts
@@ -167,11 +165,6 @@ def _rates(_: Subject, nics: Mapping[str, Nic]) -> Values:
     )
 
 
-def _partitions(_: Subject, pkeys: Pkeys) -> Values:
-    # the set of keys, whichever port has them: a storage port may have another key on every host
-    return "; ".join(sorted({", ".join(keys) for keys in pkeys.ports.values()})) or None
-
-
 def _firmware_of_nics(_: Subject, nics: Mapping[str, Nic]) -> Values:
     # the text ends with the board's name, which may differ
     return {
@@ -188,21 +181,6 @@ def _networks(_: Subject, nics: Mapping[str, Nic]) -> Values:
         if addresses:
             networks[nic.name] = ", ".join(sorted({str(ip_interface(text).network) for text in addresses}))
     return networks
-
-
-def _board(port: IbPort) -> str:
-    return port.board_id or port.type or ""  # ibstat has no board, and the device's type
-
-
-def _port_rates(ports: tuple[IbPort, ...]) -> str | None:
-    return _counted(
-        f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in ports if is_active(port) and port.rate_gbit_s
-    )
-
-
-def _prefixes(_: Subject, gids: tuple[Gid, ...]) -> Values:
-    # the first 64 bits of an InfiniBand port's first GID are its subnet's
-    return {gid.device: ":".join(gid.gid.split(":")[:4]) for gid in gids if gid.index == 0 and gid.version is None}
 
 
 def _processors(host: Subject, cpu: Cpu) -> Values:
@@ -263,12 +241,6 @@ def _running(_: Subject, units: Units) -> Values:
         # what is not wanted anywhere has a check of its own
         if (unit.active, unit.sub) == ("active", "running") and name != "unattended-upgrades"
     }
-
-
-def _acs(host: Subject, pcie: Pcie) -> Values:
-    if host.wanted and host.wanted.tuning.gpu.acs:
-        return FIXED
-    return "redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off"
 
 
 def _counted(values: Iterable[str]) -> str | None:
@@ -332,18 +304,29 @@ FIELDS: tuple[Field, ...] = (
           status=Status.FAILED, absence=False),
     alike("subnet", "IPv4 networks, by interface", _NETWORK, "nics", _networks, absence=False, majority=True),
     alike("ib_firmware", "firmware of each RDMA device, by board", "update it (`mlxfwmanager`), then reset them",
-          "ib_ports", lambda _, it: {("", _board(port), port.device): port.firmware for port in it if port.firmware},
+          "ib_ports",  # ibstat has no board, and the device's type
+          lambda _, it: {("", port.board_id or port.type or "", port.device): port.firmware
+                         for port in it if port.firmware},
           parts="device"),
     alike("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", "ib_ports",
-          lambda host, it: FIXED if rdma_of_profile(host) else _port_rates(it),
+          lambda host, it: FIXED if rdma_of_profile(host) else _counted(
+              f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in it if is_active(port) and port.rate_gbit_s),
           status=Status.FAILED),
-    alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids", _prefixes, absence=False,
+    alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids",
+          # the first 64 bits of an InfiniBand port's first GID are its subnet's
+          lambda _, it: {gid.device: ":".join(gid.gid.split(":")[:4])
+                         for gid in it if gid.index == 0 and gid.version is None},
+          absence=False,
           unread=True, majority=True),
-    alike("pkeys", "the partitions of InfiniBand ports", "correct the manager's partitions", "pkeys", _partitions,
+    alike("pkeys", "the partitions of InfiniBand ports", "correct the manager's partitions", "pkeys",
+          # the set of keys, whichever port has them: a storage port may have another key on every host
+          lambda _, it: "; ".join(sorted({", ".join(keys) for keys in it.ports.values()})) or None,
           status=Status.FAILED),
     alike("flow_control", "PFC and ECN of RoCE interfaces", f"{_SET_THERE}, and on the switch's port", "flow_control",
           lambda _, it: {name: str(each) for name, each in it.interfaces.items()}, absence=False, unread=True),
-    alike("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic", "pcie", _acs,
+    alike("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic", "pcie",
+          lambda host, it: FIXED if host.wanted and host.wanted.tuning.gpu.acs else
+          "redirecting" if any(bridge.redirects for bridge in it.bridges) else "off",
           unread=True),
     alike("cpu", "processors and NUMA nodes", _LOST_PART, "cpu numa", _processors, unread=True,
           follows=("cpu_offline", "cpu_sockets", "cpu_cores", "cpu_threads")),

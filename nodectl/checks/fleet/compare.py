@@ -43,6 +43,7 @@ MAC = "MAC address"
 # a MAC address that many machines share: the BMC's network adapter on USB
 _USB = ("cdc_ether", "cdc_ncm", "rndis_host", "usbnet")
 _MAC_LENGTH = 17
+_LOCAL = ("127.", "169.254.", "fe80:", "::1")
 # why two different hosts may share an identity: containers of one machine, a restored image, a common chassis
 _WEAK = {
     BOOT_ID: (Status.WARNING, _ONE_KERNEL),
@@ -104,7 +105,7 @@ def claims_of(host: Subject) -> dict[Claim, str]:
         claims[SERIAL, serial] = "/sys/class/dmi/id/product_serial"
     for nic in nics_of(host).values():
         if is_own(nic):
-            addresses = [address.partition("/")[0] for address in nic.addresses if _is_global(address)]
+            addresses = [address.partition("/")[0] for address in nic.addresses if not address.startswith(_LOCAL)]
             claims.update({(ADDRESS, address): nic.name for address in addresses})
         if _has_its_mac(nic):
             claims[MAC, nic.mac or ""] = nic.name
@@ -118,10 +119,6 @@ def claims_of(host: Subject) -> dict[Claim, str]:
     for port in ports_of(host):
         claims.update({("port GUID", port.guid): port.device} if port.guid and port.guid.strip("0:x") else {})
     return claims
-
-
-def _is_global(address: str) -> bool:
-    return not address.startswith(("127.", "169.254.", "fe80:", "::1"))
 
 
 def _has_its_mac(nic: Nic) -> bool:
@@ -231,7 +228,9 @@ def _twice(members: Sequence[Member]) -> Iterator[Finding]:
     for member in members:
         for claim in member.claims:
             holders[claim].append(member)
-    shared = {claim: having for claim, having in holders.items() if _are_several(claim[0], having)}
+    shared = {
+        claim: having for claim, having in holders.items() if len({member.holder(claim[0]) for member in having}) > 1
+    }
     if not shared:
         return
     for member in members:
@@ -241,10 +240,6 @@ def _twice(members: Sequence[Member]) -> Iterator[Finding]:
                 kinds[claim[0]].append(claim)
         for kind, claims in kinds.items():
             yield _double(member, kind, claims, shared)
-
-
-def _are_several(kind: str, having: Sequence[Member]) -> bool:
-    return len(having) > 1 and len({member.holder(kind) for member in having}) > 1
 
 
 def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping[Claim, Sequence[Member]]) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, Threshold, Told, judges_fact, judges_value
 from nodectl.common.counting import counted
 from nodectl.facts.kernel import KernelKnobs
-from nodectl.facts.processes import Process, Processes
+from nodectl.facts.processes import Processes
 from nodectl.facts.processors import Cpu, MemoryErrors, Numa
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -198,7 +198,8 @@ STUCK_PROCESSES = Check(
 def stuck_processes(host: Subject, processes: Processes) -> Told:
     """Judge hanging processes; numbers below the threshold are not shown, since they change from moment to moment."""
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
-    of_driver = [task for task in stuck if task.name.startswith(_OF_DRIVER) and _is_old(task)]
+    old = [task for task in stuck if task.age_s is None or task.age_s >= _ANSWERED_S]
+    of_driver = [task for task in old if task.name.startswith(_OF_DRIVER)]
     names = [
         f"{task.name} ({task.pid}{f' in {task.waits_in}' if task.waits_in else ''})"
         for task in sorted(stuck, key=lambda task: task not in of_driver)[:4]
@@ -206,10 +207,6 @@ def stuck_processes(host: Subject, processes: Processes) -> Told:
     expected = f"fewer than {most:g} processes in uninterruptible sleep, none of which talks to the GPUs' driver"
     is_fine = len(stuck) < most and not of_driver
     return Told(is_fine, "no more than that" if is_fine else f"{len(stuck)} processes: {', '.join(names)}", expected)
-
-
-def _is_old(task: Process) -> bool:
-    return task.age_s is None or task.age_s >= _ANSWERED_S
 
 
 LOAD_PER_THREAD_LIMIT = Threshold(

@@ -13,9 +13,9 @@
 #   NONCE done          after the last
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
-# The caller sets: nonce, budget (seconds for all commands), first_tick (seconds, before which no group is late), pack
-# (1: compress where gzip is there), groups (names of variables, each with the lanes whose commands are run together),
-# GROUP_apart (its lanes where they were not done together in time), alone (all other lanes).
+# The caller sets: nonce, budget (seconds for all commands), first_tick (seconds, before which no group is late),
+# groups (names of variables, each with the lanes whose commands are run together), GROUP_apart (its lanes where they
+# were not done together in time), alone (all other lanes).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin:/usr/lib/wsl/lib
 export LC_ALL PATH
@@ -434,7 +434,7 @@ take_quick() {
 }
 
 main() {
-    if [ "$pack" = 1 ] && command -v gzip >/dev/null 2>&1; then
+    if command -v gzip >/dev/null 2>&1; then
         printf '\nnodectl-collect/2 %s gzip %s\n' "$(date +%s.%N)" "$recording"
         take_all | gzip -1
     else

@@ -18,7 +18,7 @@ from nodectl.model.status import Status
 from nodectl.probes import each
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.each import Node, Plan
-from nodectl.probes.endpoints import Look
+from nodectl.probes.endpoints import Look, without_torch
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of
 from nodectl.transport.base import Transport
@@ -30,7 +30,6 @@ START_S = 8.0
 GPUS = 8
 # a host may take so many times what was planned
 _PATIENCE, _MORE_S = 5.0, 120.0
-_PROVISION = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
         actual = "no NVIDIA GPU here" if not gpus else "one GPU: no pair to copy between"
         return host_finding(kind.name, host.name, Status.SKIPPED, actual)
     if not answer["torch"]:
-        return host_finding(kind.name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _PROVISION)
+        return without_torch(kind.name, host)
     return Node(host, answer)
 
 

@@ -69,7 +69,11 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
 
     args = (f"--precisions={','.join(options.precisions)}", f"--mode={options.mode}")
     if options.mode == _BITS:
-        kind = Kind(PROBE, lambda amount, _: _bits_cost_s(amount, options), _read_bits, on_cpu=True, args=args)
+
+        def bits_cost_s(amount: Amount, _: Node) -> float:
+            return START_S + max(1, len(options.precisions)) * amount.repetitions * amount.duration_s
+
+        kind = Kind(PROBE, bits_cost_s, _read_bits, on_cpu=True, args=args)
         return run_bits(transport, hosts, options, note, kind)
     kind = Kind(PROBE, cost_s, _read, on_cpu=True, args=args)
     return compared(transport, hosts, options, note, kind, Comparison(_alike, "precision"))
@@ -77,10 +81,6 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
 
 def _cost_s(amount: Amount, precisions: int = _ON_GPU) -> float:
     return START_S + precisions * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
-
-
-def _bits_cost_s(amount: Amount, options: GemmOptions) -> float:
-    return START_S + max(1, len(options.precisions)) * amount.repetitions * amount.duration_s
 
 
 def _alike(measurement: Measurement) -> tuple[object, ...]:

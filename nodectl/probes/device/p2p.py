@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import combinations
 
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
@@ -87,12 +88,23 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         # False: CUDA itself goes through the host's memory
         "can_access_peer": event["peer_access"],
         "link": links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
+        "link_class": _link_class(node),
         **least,
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
     }
     arrow = "<->" if both else "->"
     return measurement(_NAME, node, event, "GB/s", f"{node.host.name} GPU {gpu} {arrow} GPU {target}", conditions)
+
+
+def _link_class(node: Node) -> str | None:
+    """Return it as hardware profiles name it; None if nvidia-smi does not tell the links."""
+    matrix = links_of(node)
+    names = [name for name in matrix if name.startswith("GPU")]
+    links = [matrix[a].get(b, "") for a, b in combinations(names, 2)]
+    if not links or not all(link.startswith("NV") for link in links):
+        return "pcie" if links else None
+    return "nvswitch" if len(names) > 2 else "nvlink-bridge"
 
 
 def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.network import nics_in
 from nodectl.facts.rdma import IbPort
-from nodectl.facts.versions import venv_of
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -16,7 +15,7 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import NEAR, NodeTopology, between
 from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.endpoints import Endpoint, find_endpoints, without_torch
 from nodectl.profiles.links import NVLINK_GB_S, pcie_gb_s
 from nodectl.recordings.source import LiveSource
 from nodectl.topology.env import training_ports
@@ -25,7 +24,6 @@ from nodectl.topology.node import SUBJECTS, node_topology
 from nodectl.transport.base import Transport
 
 NAME = "nccl"
-_PROVISION = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,7 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     """Ask all hosts; those with torch take part."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     ready = [endpoint for endpoint in endpoints if endpoint.torch]
-    lacking = [
-        host_finding(NAME, endpoint.name, Status.UNKNOWN, f"no torch in {venv_of(endpoint.host)}", _PROVISION)
-        for endpoint in endpoints
-        if not endpoint.torch
-    ]
+    lacking = [without_torch(NAME, endpoint.host) for endpoint in endpoints if not endpoint.torch]
     backend = "nccl" if all(map(_uses_gpus, ready)) else "gloo"
     if backend == "gloo":
         lacking += _without_gpus(ready)
@@ -182,12 +176,12 @@ def _nvlink_gb_s(nvlink: object) -> float | None:
 
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return None
-    sums = [sum(_data_gb_s(link.speed_gb_s or 0.0) for link in gpu.links or () if link.active) for gpu in nvlink.gpus]
+    sums = []
+    for gpu in nvlink.gpus:
+        shown = [link.speed_gb_s or 0.0 for link in gpu.links or () if link.active]
+        # what is shown has the links' overhead in it
+        sums.append(sum(max((rate for rate in NVLINK_GB_S if rate <= speed), default=speed) for speed in shown))
     return min(sums) if sums and min(sums) > 0 else None
-
-
-def _data_gb_s(shown: float) -> float:
-    return max((rate for rate in NVLINK_GB_S if rate <= shown), default=shown)
 
 
 # without GPUs a node by itself has so many ranks

@@ -10,12 +10,10 @@ from nodectl.common.units import format_size
 from nodectl.facts.parsers.nccl.nccl_log import NcclChoice
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
-from nodectl.model.result import Outcome
-from nodectl.model.status import Status
-from nodectl.probes.base import ProbeResult, host_finding
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.budget import left_s
-from nodectl.probes.events import Event, failure
-from nodectl.probes.gang import Member, Played, culprits, play
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Member, Played, culprits, failure_of, play
 from nodectl.probes.nccl.fleet import NAME, Group, common
 from nodectl.probes.nccl.proof import HostLog, choice_in, host_log_of, judged, sockets_judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, left_out, measurements, unsupported, wrong
@@ -191,10 +189,6 @@ def _unsupported(played: Sequence[Played], group: Group, backend: str) -> list[F
 
 
 def _failed(played: Played) -> Finding:
-    host = played.member.host.name
-    if played.done is None:
-        return host_finding(NAME, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
-    status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
-    finding = host_finding(NAME, host, status, *failure(played.done, played.events))
+    finding = failure_of(NAME, played)
     # it only saw another fail, and none said so of itself
     return replace(finding, kind="") if played.blames_peer else finding

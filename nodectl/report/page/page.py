@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,9 @@ _MOST_FAILURES = 20
 _SHOWN_CONSEQUENCES = 8
 # a fleet of more kinds of wiring shows the largest groups; the others are named
 _MOST_KINDS = 4
+_NO_WIRING = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
+_NO_TRIAL = "No trial was run: `nodectl tune trial`."
+_NO_JOB = "No job was seen: `nodectl launch`; `nodectl report` asks the hosts for theirs."
 _LATEST_S = 253_370_764_800  # in the year 9999
 _JOB_STATUSES = {
     JobState.FINISHED: Status.OK,
@@ -47,19 +50,15 @@ def report_html(content: Content) -> str:
 def _sections(content: Content) -> list[Section]:
     latest = max(content.acceptances, key=lambda one: one.began, default=None)
     seen = (Found(tuple(one.finding for one in latest.seen), origin_of(latest)),) if latest else ()
+    launched = [one for one in content.launched if one.jobs]
     return [
         hosts_section(latest, content.found),
         findings_section((*seen, *content.found)),
-        _wiring_section(content.wired),
+        Section("wiring", "Wiring", _NO_WIRING, tuple(chain.from_iterable(map(_wiring, content.wired)))),
         figures_section(latest, content.measured, content.kind_of),
-        _tuning_section(content.tuned),
-        _jobs_section(content.launched),
+        Section("tuning", "Tuning", _NO_TRIAL, tuple(chain.from_iterable(map(_tuning, content.tuned)))),
+        Section("jobs", "Jobs", _NO_JOB, tuple(chain.from_iterable(map(_jobs, launched)))),
     ]
-
-
-def _wiring_section(wired: Sequence[Wired]) -> Section:
-    missing = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
-    return Section("wiring", "Wiring", missing, tuple(chain.from_iterable(map(_wiring, wired))))
 
 
 def _wiring(one: Wired) -> Iterator[Block]:
@@ -72,11 +71,6 @@ def _wiring(one: Wired) -> Iterator[Block]:
         yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring: {fold(left)}.")
     if one.fabric is not None and one.fabric.switches:
         yield Text(fabric_text(one.fabric), pre=True)
-
-
-def _tuning_section(tuned: Sequence[Tuned]) -> Section:
-    missing = "No trial was run: `nodectl tune trial`."
-    return Section("tuning", "Tuning", missing, tuple(chain.from_iterable(map(_tuning, tuned))))
 
 
 def _tuning(one: Tuned) -> Iterator[Block]:
@@ -111,13 +105,8 @@ def _verdict(verdict: Verdict, largest: float) -> tuple[Cell, ...]:
     )
 
 
-def _jobs_section(launched: Sequence[Launched]) -> Section:
-    """Return the jobs, newest first, and their failures; a saved job may hold values of any type."""
-    missing = "No job was seen: `nodectl launch`; `nodectl report` asks the hosts for theirs."
-    return Section("jobs", "Jobs", missing, tuple(chain.from_iterable(_jobs(one) for one in launched if one.jobs)))
-
-
 def _jobs(one: Launched) -> Iterator[Block]:
+    """Yield the jobs, newest first, and their failures; a saved job may hold values of any type."""
     jobs = sorted(one.jobs, key=lambda job: -(_seconds(job.get("started_at")) or 0.0))
     longest = max((_took(job) or 0.0 for job in jobs), default=0.0)
     columns = ("Job", "State", "Operator", "Started", "Took", "Attempts", "Hosts", "Script", "What failed first")

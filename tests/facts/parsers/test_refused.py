@@ -8,7 +8,6 @@ from nodectl.errors import ParseError
 from tests.facts.parsers.tool_outputs import PARSERS, tool_output
 
 DIAG = tool_output("dcgmi-diag", "table-3.txt")
-DIAG_JSON = tool_output("dcgmi-diag", "json-3.txt")
 LEAF, SPINE, HOST = "2c5eab0300b87b40", "2c5eab0300c26280", "e09d7303007a4bd8"
 LEAF_BLOCK = "".join(tool_output("ibnetdiscover", "aggregation-node.txt").splitlines(keepends=True)[5:14])
 IBSTAT = tool_output("ibstat", "infiniband-and-ethernet.txt")
@@ -22,7 +21,6 @@ ROW = "1024 256 float sum -1 37.89 0.03 0.05 0 35.31 0.04 0.06 0\n"
 TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
     #  in group  per comm  per node  per comm  in group
 """
-RAS_ERRORS = tool_output("ncclras", "errors-alone.txt")
 
 
 BANDWIDTH = tool_output("nvbandwidth", "latency-and-waived.txt")

@@ -250,13 +250,14 @@ def image_of(engine: str, image: str) -> str:
 
 
 def gpu_count() -> Optional[int]:
-    """GPUs that the driver lists; None if there are some and it does not answer."""
+    """GPUs that the driver lists; None if there are some and it does not answer, or one is lost."""
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not shutil.which("nvidia-smi"):
         return devices
-    listing = machine.smi("-L", timeout_s=_SMI_DEADLINE_S) or ""
+    listing = machine.printed(["nvidia-smi", "-L"], _SMI_DEADLINE_S, any_status=True) or ""
     count = sum(line.startswith("GPU ") for line in listing.splitlines())
-    return count or (None if devices else 0)
+    is_whole = "Unable to determine" not in listing and (count or not devices)
+    return count if is_whole else None
 
 
 def gpu_users() -> List[str]:

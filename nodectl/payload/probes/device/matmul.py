@@ -125,7 +125,8 @@ class Bench:
         """Return the fastest choice: a short trial of each, a longer one of the best few."""
         rates: Dict[Choice, float] = {}
         for choice in self._choices():
-            if self._bytes(choice) > self.memory_bytes or self._predicted_s(choice, rates) > seconds:
+            predicted_s = choice.operations / max(rates.values()) if rates else 0.0
+            if self._bytes(choice) > self.memory_bytes or predicted_s > seconds:
                 continue
             try:
                 rates[choice] = self._rate(choice, min(_TRIAL_S, seconds))
@@ -141,7 +142,8 @@ class Bench:
 
     def measure(self, choice: Choice, seconds: float, runs: int, ready: Callable[[], None]) -> Measured:
         """Each run lasts about `seconds`, and begins when all others are ready as well."""
-        sets = max(1, min(_MOST_SETS, self.memory_bytes // self._bytes(choice), self._sets(choice)))
+        beyond_cache = -(-_TIMES_CACHE * self.cache_bytes // self._bytes(choice))
+        sets = max(1, min(_MOST_SETS, self.memory_bytes // self._bytes(choice), beyond_cache))
         operands = [self.operands(choice, number) for number in range(sets)]
         for operand in operands:
             self.product(operand)
@@ -243,12 +245,6 @@ class Bench:
         once = max(1e-6, self._takes_s(operands, 1, seconds))
         few = max(1, min(20, int(seconds / 4 / once)))
         return max(1, round(seconds / max(1e-6, self._takes_s(operands, few, seconds))))
-
-    def _predicted_s(self, choice: Choice, rates: Dict[Choice, float]) -> float:
-        return choice.operations / max(rates.values()) if rates else 0.0
-
-    def _sets(self, choice: Choice) -> int:
-        return -(-_TIMES_CACHE * self.cache_bytes // self._bytes(choice))
 
     def _bytes(self, choice: Choice) -> int:
         rows, columns, depth = choice.shape

@@ -1,40 +1,17 @@
-"""The end of support of distributions, and the age of nodectl's copies of published facts."""
+"""The age of nodectl's copies of published facts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nodectl.common import bounded_yaml
 from nodectl.common.resources import data_dir, profiles_dir, share_dir
-from nodectl.profiles.load import check_document, read_document
-from nodectl.profiles.schema import Os, Published, Strict
+from nodectl.profiles.schema import Published
 
 _COMMENTED = re.compile(rb"^# ((?:source|read_on|valid_until): .+)$", re.MULTILINE)
-
-
-class _System(Strict):
-    system: Os
-    ends: date
-
-
-class _Support(Published):
-    systems: tuple[_System, ...]
-
-
-@cache
-def _support() -> _Support:
-    path = data_dir() / "support.yml"
-    return check_document(_Support, read_document(path), str(path))
-
-
-def system_end(system: str) -> date | None:
-    """Return the last day of a distribution, as `ubuntu-22.04`; None if it is not known."""
-    return next((row.ends for row in _support().systems if row.system == system), None)
 
 
 def data_files() -> list[Path]:
