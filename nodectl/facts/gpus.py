@@ -101,7 +101,9 @@ def _read_gpus(recording: Recording) -> Gpus:
     )
     reasons: list[Exception] = []
     recording = _with_newlines(recording, GPUS_COMMANDS)
-    crash = _crash(recording)
+    number = (_status(recording, REPORT.key) or 0) - 128
+    # what it had printed by then is no report
+    crash = f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
     for key, way in ways:
         if key not in recording.entries:
             continue
@@ -128,12 +130,6 @@ def _with_newlines(recording: Recording, commands: tuple[Command, ...]) -> Recor
     entries = [recording.entries[command.key] for command in commands if command.key in recording.entries]
     pasted = {one.key: replace(one, stdout=one.stdout.replace("\r\n", "\n")) for one in entries if "\r" in one.stdout}
     return replace(recording, entries={**recording.entries, **pasted}) if pasted else recording
-
-
-def _crash(recording: Recording) -> str:
-    """Return which signal ended nvidia-smi -q, or "": what it had printed by then is no report."""
-    number = (_status(recording, REPORT.key) or 0) - 128
-    return f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
@@ -240,7 +236,10 @@ def _from_report(recording: Recording) -> Gpus:
     report = parsed(recording, REPORT.key, parse_nvidia_smi_q, in_part=True)
     if len(_ATTACHED.findall(recording.entries[REPORT.key].stdout)) > 1:
         raise ParseError(f"{REPORT.key}: the report stands twice in its output")
-    indexes = _indexes(recording)
+    table = _table(recording)
+    asked = map(_row, table.gpus) if table else ()
+    # the query's numbers: a lost GPU leaves a gap that the report does not show
+    indexes = {gpu.bus_id or gpu.uuid: gpu.index for gpu in asked if gpu.index is not None}
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
     numbers = (indexes.get(gpu.bus_id, indexes.get(gpu.uuid, number)) for number, gpu in enumerate(whole))
@@ -269,13 +268,6 @@ def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return (
         tuple(replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in pairs) if any(needs) else devices
     )
-
-
-def _indexes(recording: Recording) -> dict[str | None, int]:
-    """Return indexes by place, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
-    table = _table(recording)
-    gpus = map(_row, table.gpus) if table else ()
-    return {gpu.bus_id or gpu.uuid: gpu.index for gpu in gpus if gpu.index is not None}
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:

@@ -46,8 +46,8 @@ def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None
     assert allowed == {argv if argv[1:] else (*argv, '""') for argv in rooted}
 
 
-# the head of the answer, then what gzip packed
-UNPACK = " | tail -n +2 | gunzip"
+# an empty line and the head of the answer, then what gzip packed
+UNPACK = " | tail -n +3 | gunzip"
 
 
 @pytest.mark.lab

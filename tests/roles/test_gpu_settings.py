@@ -225,6 +225,7 @@ def test_a_failing_nvidia_smi_changes_nothing(tmp_path: Path, script: str) -> No
     working = (node.bin / "nvidia-smi").read_text()
     node.program("nvidia-smi", f"#!/bin/sh\n{script}\n")
     assert node("set", power_limit_w=350)["failed"] and node("set")["failed"]
+    assert "is not known" in str(node("look", power_limit_w=350)["warnings"])
     assert kept == {name: (tmp_path / name).read_bytes() for name in kept}
     node.program("nvidia-smi", working)
     assert node("set")["changed"] and (tmp_path / "gpus").read_text() == f"{A100}\n{H100}\n"
