@@ -233,7 +233,8 @@ def test_what_no_repository_and_no_index_has_is_refused_before_anything_changes(
     """A new version of numpy, and a package for RDMA: both would be asked for long after the first change."""
     mark = "find /etc /opt /var/lib/nodectl -newer /tmp/mark -not -type d | head"
     lab4.ssh("node03", "touch /tmp/mark")
-    numpy = {"nodectl_overrides": {"stack": {"packages": {"numpy": "2.2.99"}}}}
+    # wheels of the hosts' own are looked up by the hosts, when they install them
+    numpy = {"nodectl_overrides": {"stack": {"packages": {"numpy": "2.2.99"}}}, "nodectl_wheelhouse": ""}
     rdma = {"rdma_soft_roce": ["eth0"], "rdma_packages": ["perftest-of-nowhere"]}
     status, document, said = provision("--tags", "limits,pytorch,rdma", inventory=fleet(node03=numpy, node04=rdma))
     assert status == 1, said
