@@ -141,7 +141,8 @@ def _send(channel: paramiko.Channel, call: Call, failures: list[str]) -> None:
         pass
     except Exception as error:
         failures.append(f"{type(error).__name__}: {error}")
-        channel.close()
+        with suppress(*_ERRORS):  # the connection may be closed by another thread
+            channel.close()
 
 
 def _follow(channel: paramiko.Channel, output: Output, deadline: float | None) -> bool:
