@@ -66,6 +66,10 @@ class UnreadableError(Exception):
     """nvidia-smi cannot read a GPU: what it holds, and whether it can be set, is not known."""
 
 
+class NoAnswerError(UnreadableError):
+    """nvidia-smi shows no GPU at all, as before the reboot that an installed driver waits for."""
+
+
 def gpus(run: Run) -> list[Gpu] | None:
     """Return each GPU's settings as nvidia-smi prints them, without units; None if nvidia-smi is not installed.
 
@@ -85,7 +89,8 @@ def gpus(run: Run) -> list[Gpu] | None:
     if status not in (0, _CORRUPTED) or others or not rows:
         reasons = [*others, *err.splitlines(), f"exit status {status}, {len(rows)} GPUs"]
         lost = [line for line in reasons if "device handle" in line or "GPU is lost" in line]
-        raise UnreadableError(f"nvidia-smi: {(lost or reasons)[0].strip()}")
+        kind = UnreadableError if rows else NoAnswerError
+        raise kind(f"nvidia-smi: {(lost or reasons)[0].strip()}")
     for gpu in rows:
         errors = [f"{name} is {value}" for name, value in gpu.items() if value[:1] == "[" and value not in _ABSENT]
         if errors:

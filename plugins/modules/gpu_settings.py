@@ -165,10 +165,11 @@ def main() -> None:
             with changing(module) as trial:
                 set_all(module, gpus, wanted, trial)
     except gpu_hw.UnreadableError as error:
-        if module.params["state"] == "set":
+        no_driver = isinstance(error, gpu_hw.NoAnswerError) and not module.params["trial"]
+        if module.params["state"] == "set" and not no_driver:
             module.fail_json(msg=str(error))
-        # a look comes before the run that may repair the driver
-        module.warn(f"{os.uname().nodename}: whether the cards can have it is not known: {error}")
+        # a run may repair the driver, or leave one that waits for a reboot; nothing is set or forgotten before
+        module.warn(f"{os.uname().nodename}: settings of GPUs stay as they are: {error}")
     module.exit_json(changed=False)
 
 
