@@ -84,8 +84,8 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _receive(job: JobFolder, rank: str) -> None:
-    os.makedirs(job.partial, mode=0o700)
     try:
+        os.makedirs(job.partial, mode=0o700)
         lock = os.open(job.partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)  # as JobFolder.is_receiving looks for
         _unpack(job, int(rank))
@@ -121,7 +121,7 @@ def start(job_id: str, rank: str) -> List[Row]:
     job = JobFolder(job_id)
     cgroup.enter_scope(f"{job.id}.{rank}")
     job.environment = _variables(sys.stdin.buffer.readline())
-    if os.path.exists(job.path):
+    if os.path.exists(job.path) or os.path.exists(job.partial):
         raise JobFolderError(f"{job.path} is there already")
     with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
         _receive(job, rank)
