@@ -139,5 +139,6 @@ def _show(
     # what is fine and expects nothing is a note: it says how a host was built
     notes = [finding for finding in findings if finding.status is Status.OK and finding.actual and not finding.expected]
     wrong = [finding for finding in findings if finding.status not in (Status.OK, Status.SKIPPED)]
-    if (lines := folded([*wrong, *notes], TWO_SCREENS)) and not app.json:
+    said = [f"NOTE{line.removeprefix('OK')}" if line.startswith("OK ") else line for line in folded(notes, TWO_SCREENS)]
+    if (lines := folded(wrong, TWO_SCREENS) + said) and not app.json:
         note("\n".join(lines))
