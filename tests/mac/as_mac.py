@@ -23,6 +23,7 @@ for _name in json.loads(os.environ["MAC_LACKS"]):
 import asyncio  # noqa: E402, F401
 import multiprocessing  # noqa: E402, F401
 import platform  # noqa: E402, F401
+import selectors  # noqa: E402
 import urllib.request  # noqa: E402
 import uuid  # noqa: E402
 
@@ -46,6 +47,8 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
 
 for _name in ("getproxies", "proxy_bypass"):
     vars(urllib.request)[_name] = getattr(urllib.request, f"{_name}_environment")
+# chosen while it still looked like Linux
+vars(selectors)["DefaultSelector"] = selectors.PollSelector
 uuid.getnode()
 sys.platform = "darwin"
 sys.addaudithook(_refuse)

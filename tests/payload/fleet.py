@@ -93,7 +93,9 @@ class Fleet:
         self, rank: int, *args: str, stdin: bytes | None = None, program: str = "jobs.control"
     ) -> subprocess.CompletedProcess[bytes]:
         """A program of jobs as on that host."""
-        env = {**os.environ, "XDG_STATE_HOME": str(self.root / f"host{rank}")}
+        # others of this machine that are tested meanwhile do not see its jobs
+        own = {"XDG_STATE_HOME": str(self.root / f"host{rank}"), "NODECTL_LOCK_FOLDER": str(self.root)}
+        env = {**os.environ, **own}
         argv = [*self.as_user, self.python, "-S", str(self.run), program, *args]
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 

@@ -96,7 +96,7 @@ class Probe(TypedDict):
 
 
 class Answer(TypedDict):
-    """The command's result on one host; `exit_status` is null unless it ran there."""
+    """The command's result on one host; `exit_status` is null unless it ran there, `cut`: 16 MiB of output came."""
 
     host: str
     outcome: Outcome
@@ -106,6 +106,7 @@ class Answer(TypedDict):
     duration_s: float
     error: str
     remedy: str
+    cut: bool
 
 
 class Exec(TypedDict):
