@@ -102,7 +102,8 @@ def _serve(folder: Path, authorized: Path, more: str = "") -> Iterator[Sshd]:
     (folder / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nMaxStartups 200\nPermitRootLogin yes\n"
-        f"Subsystem sftp internal-sftp\n{more}"
+        # locks of its own, and no view of the jobs that other tests run on this machine
+        f"Subsystem sftp internal-sftp\nSetEnv NODECTL_LOCK_FOLDER={folder}\n{more}"
     )
     if os.getuid() == 0:
         _PRIVSEP.mkdir(mode=0o755, exist_ok=True)  # and it stays: servers of other test processes need it as well
