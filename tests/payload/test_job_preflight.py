@@ -124,7 +124,8 @@ def test_who_computes_on_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_a_job_of_another_state_folder_is_seen(tmp_path: Path) -> None:
+def test_a_job_of_another_state_folder_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODECTL_LOCK_FOLDER", str(tmp_path))
     fleet = Fleet(tmp_path, 1)
     try:
         job_id = fleet.launch("import time; time.sleep(1000)")

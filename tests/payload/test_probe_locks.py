@@ -52,8 +52,12 @@ def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("NODECTL_LOCK_FOLDER", str(tmp_path))
     (tmp_path / "nodectl/jobs/train-1").mkdir(parents=True)
     (tmp_path / "nodectl/jobs/train-1/plan.json").write_text('{"operator": "bob@laptop", "script": "train.py"}')
-    supervisors = [subprocess.Popen(["sh", "-c", "sleep 60; :", "jobs.control", "start", f"train-{n}"]) for n in (1, 2)]
+    words = ["sh", "-c", "echo; sleep 60; :", "jobs.control", "start"]
+    supervisors = [subprocess.Popen([*words, f"train-{n}"], stdout=subprocess.PIPE) for n in (1, 2)]
     try:
+        for supervisor in supervisors:
+            # a command line is empty for a moment when its program has just begun
+            assert supervisor.stdout and supervisor.stdout.readline()
         assert locks.running_jobs() == [
             {"id": "train-1", "operator": "bob@laptop", "script": "train.py"},
             {"id": "train-2", "operator": "root", "script": ""},

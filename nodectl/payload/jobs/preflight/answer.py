@@ -21,14 +21,13 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ...common import machine
+from ...common import host_lock, machine
 from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
 from ..folder import state_root
-from ..job_id import is_job_id
-from ..process import all_pids, login_of, read_cmdline
+from ..process import login_of
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -288,7 +287,7 @@ def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
-        "running_jobs": {"ids": running_jobs()},
+        "running_jobs": {"ids": sorted(host_lock.running_jobs())},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
@@ -349,19 +348,6 @@ def shm_mib() -> Optional[int]:
     except OSError:
         return None
     return state.f_blocks * state.f_frsize // _MIB
-
-
-def running_jobs() -> List[str]:
-    """Jobs of nodectl that any login runs here, by their supervisors' command lines."""
-    return sorted({job_id for job_id in map(_started, map(read_cmdline, all_pids())) if is_job_id(job_id)})
-
-
-def _started(cmdline: List[str]) -> str:
-    """Return the job that this process was to start; empty if that is not what it was for."""
-    if "jobs.control" not in cmdline:
-        return ""
-    command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
-    return job_id if command == "start" else ""
 
 
 def main(arguments: List[str]) -> int:
