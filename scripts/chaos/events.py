@@ -19,7 +19,7 @@ _IMPORT_S = 10.0
 _RANK_DIES = "its host tells the others at once; all get SIGTERM after 1 s, SIGKILL 3 s later"
 _SILENT = "every other host ends its ranks; a host that was cut off does the same to itself"
 _GUARDED = "the other one ends the ranks and writes why; the job fails"
-_BOTH_KILLED = "a pid namespace that dies with the supervisor's guard"
+_BOTH_KILLED = "If both are killed, torchrun and its ranks die with them"
 _STOP = "SIGTERM to the launcher, 3 s of grace, then SIGKILL; works without a living supervisor too"
 _OUTLIVES = "closing the terminal, losing the connection or killing nodectl changes nothing"
 _UNDONE = "Ctrl-C, SIGTERM, SIGHUP or an error before the start is complete undo it on all"
@@ -84,9 +84,7 @@ _SUPERVISOR = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None
 _FROZEN_SUPERVISOR = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None)
 _GUARD = _dies("supervisor", promise=_GUARDED, rank=None)
 _FROZEN_GUARD = _dies("supervisor", promise=_GUARDED, within_s=SILENT_S, rank=None)
-_BOTH = replace(
-    _dies("supervisor", promise=_BOTH_KILLED, within_s=SILENT_S, rank=None), keeps=("control group", "shared memory")
-)
+_BOTH = replace(_dies("supervisor", promise=_BOTH_KILLED, within_s=SILENT_S, rank=None), keeps=("shared memory",))
 _LOST = _dies("host_lost", promise=_SILENT, within_s=SILENT_S, rank=None)
 _LOST_FROM_VIEW = Expect(_SILENT, ("failed",), ("host_lost",), 1, None, SILENT_S, (1, 3), 60.0)
 _MEMORY = _dies("host_out_of_memory", promise=_KERNEL)

@@ -176,7 +176,7 @@ class Trial:
 
     def guard(self) -> Seen:
         """Return the victim's."""
-        return self._keeper("outer", "guard")
+        return self._keeper("guard", "guard")
 
     def _keeper(self, key: str, what: str) -> Seen:
         state = self.states().get(self.victim.name, {})

@@ -23,16 +23,17 @@ RUN = Path(__file__).resolve().parents[2] / "nodectl" / "payload" / "run.py"
 
 _ENVIRONMENT = b'{"TOKEN": "it\'s $SECRET"}'
 
-# what the deployed launch script does, with python in the place of torchrun
+# what the deployed launch script does, with python in the place of torchrun; the ranks die with it
 LAUNCHER = """#!{python}
-import os, signal, subprocess, sys, time
+import ctypes, os, signal, subprocess, sys, time
 arguments = sys.argv[1:]
 end = arguments.index("--")
 options = dict(zip(arguments[:end:2], arguments[1:end:2]))
 ranks, first = int(options["--nproc-per-node"]), int(options["--node-rank"]) * int(options["--nproc-per-node"])
 children = [
     subprocess.Popen(
-        [sys.executable, "-S", *arguments[end + 1:]], env=dict(os.environ, RANK=str(first + n), LOCAL_RANK=str(n))
+        [sys.executable, "-S", *arguments[end + 1:]], env=dict(os.environ, RANK=str(first + n), LOCAL_RANK=str(n)),
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9),
     )
     for n in range(ranks)
 ]
@@ -183,18 +184,11 @@ class Fleet:
 
 
 def _lives(job_id: str) -> bool:
-    if groups_of(job_id):
-        return True
     for command in Path("/proc").glob("[1-9]*/cmdline"):
         with suppress(OSError):
             if job_id.encode() in command.read_bytes():
                 return True
     return bool(processes_of(job_id))
-
-
-def groups_of(job_id: str) -> list[Path]:
-    """The job's control groups."""
-    return [path for place in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{place}nodectl/{job_id}.*")]
 
 
 def answer(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
@@ -205,7 +199,7 @@ def answer(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
 
 
 def processes_of(job_id: str) -> list[int]:
-    """Living processes that carry the job's mark, and members of its control groups."""
+    """Living processes that carry the job's mark."""
     found = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -214,6 +208,4 @@ def processes_of(job_id: str) -> list[int]:
                     found.add(int(folder.name))
             except OSError:
                 continue
-    for group in groups_of(job_id):
-        found |= {int(line) for line in (group / "cgroup.procs").read_text().split()}
     return sorted(found)

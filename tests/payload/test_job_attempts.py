@@ -241,7 +241,7 @@ def test_a_spare_that_never_heard_the_lost_host_goes_on_from_the_shared_checkpoi
     )
     fleet.wait((tmp_path / "step-3.json").exists)
     state = fleet.report(1, job_id)["state"]
-    for pid in (state["containment"]["outer"], state["pid"]):
+    for pid in (state["containment"]["guard"], state["pid"]):
         os.kill(pid, signal.SIGKILL)
     assert fleet.start(2, job_id).returncode == 0
     fleet.wait_settled(job_id)
@@ -255,7 +255,7 @@ def test_the_others_end_the_job_if_its_first_host_is_gone(fleet: Fleet) -> None:
     job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0, rejoin_s=4.0)
     fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
     state = fleet.report(0, job_id)["state"]
-    for pid in (state["containment"]["outer"], state["pid"]):
+    for pid in (state["containment"]["guard"], state["pid"]):
         os.kill(pid, signal.SIGKILL)
     fleet.wait_settled(job_id)
     states = [fleet.report(rank, job_id)["state"] for rank in (1, 2)]
@@ -274,7 +274,7 @@ def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes
     job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0)
     fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
     state = fleet.report(1, job_id)["state"]
-    guard, rebooted = state["containment"]["outer"], how == "it was rebooted"
+    guard, rebooted = state["containment"]["guard"], how == "it was rebooted"
     gone = (*((*descendants({guard}), guard) if rebooted else ()), state["pid"])
     for number in (signal.SIGSTOP, signal.SIGKILL):  # a boot leaves none the time to say that another ended
         for pid in gone:
@@ -304,14 +304,14 @@ def test_a_host_that_was_frozen_ends_its_ranks_with_the_first_word_of_the_attemp
     job_id = fleet.launch(script, restarts=1, nodes=2, lease_s=3.0)
     fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
     state = fleet.report(1, job_id)["state"]
-    frozen = [state["pid"], state["containment"]["outer"], *descendants({state["containment"]["outer"]})]
+    frozen = [state["pid"], state["containment"]["guard"], *descendants({state["containment"]["guard"]})]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     fleet.wait(lambda: fleet.output(2, job_id).count("up in 2") == 2)
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     fleet.wait(lambda: fleet.report(1, job_id)["state"]["state"] == "spare")
-    assert fleet.report(1, job_id)["processes"] == 1  # its guard
+    fleet.wait(lambda: fleet.report(1, job_id)["processes"] == 1)  # its guard
     assert fleet.report(0, job_id)["state"]["state"] == "running"
     fleet.ctl(0, "stop", job_id)
     fleet.wait_settled(job_id)

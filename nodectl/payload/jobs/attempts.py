@@ -15,8 +15,10 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, S
 
 from ..common.patterns import lazily
 from . import heartbeat as hb
+from .contain import Containment
 from .failures import first_of_attempt
 from .folder import JobFolder, boot_id, payload_folder
+from .guard import Guard
 from .heartbeat import LEADER, Attempt, Beat
 from .node_end import Leaving
 from .process import read_stat
@@ -259,8 +261,7 @@ class Member:
         others = [rank for rank in range(len(self.hosts)) if rank != self.rank]
         self.peers = hb.Peers(others, rules.lease_s, self.born_s)
         self.peers.begin(self.attempt)
-        self.identity = {**_identity(), "rank": self.rank}
-        self.hooks: Set[int] = set()  # the running `on_event` programs
+        self.guard = Guard(0, -1)
         self._beat_number = 0
 
     def open(self) -> None:
@@ -270,6 +271,17 @@ class Member:
         self.wake_reader, self.wake_writer = socket.socketpair()
         for end in (self.wake_reader, self.wake_writer):
             end.setblocking(False)
+
+    def be_guarded(self, container: Sequence[str]) -> None:
+        """Go on in a child process, which the calling one guards; `container` is the command that ends the job's."""
+        self.containment = Containment.create(self.job.id, container)
+        self.guard = Guard.fork(self.job, self.containment, self.peers.lease_s)
+        self.identity = {**_identity(), "rank": self.rank}
+
+    @property
+    def is_guarded(self) -> bool:
+        """Tell whether the guard lives."""
+        return self.guard.lives()
 
     def note_term(self, *_: object) -> None:
         """Note that a SIGTERM came; who sent it, and why, is asked later."""

@@ -13,21 +13,20 @@ import signal
 import stat
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from ..common import machine
 from ..common.bounds import fitted
 from . import living, notes, waiting
-from .folder import JobFolder, write_atomic
+from .folder import JobFolder
 from .process import all_pids, read_stat, spawn_payload
 from .rhythm import LEAST_S
 
-FOLDER, _RESERVE = "black_box", "reserve"
+FOLDER = "black_box"
 SUSPICION, END = "suspicion", "end"
 _MOST_S, _TOOL_S = 5, 3.0
 _WHY_CHARS = 1000
 _MOST_BYTES = 4 << 20  # of a taking
-_RESERVE_BYTES = 512 << 10
 _TEXT_BYTES = 256 << 10
 _KEPT = 3
 _TOP = 10
@@ -73,14 +72,6 @@ class Doubts:
         return why if stood_s >= LEAST_S else ""
 
 
-def reserve(job: JobFolder) -> None:
-    """Hold space for the next taking on a disk that becomes full; if it is full already there is none."""
-    if not os.path.exists(job.at(FOLDER, _RESERVE)):
-        with contextlib.suppress(OSError):
-            _make_folder(job)
-            write_atomic(job.at(FOLDER, _RESERVE), b" " * _RESERVE_BYTES)
-
-
 def start(job: JobFolder, attempt: int, kind: str, why: str) -> int:
     """Start a taking as a process of its own, which a disk or a tool that hangs may hold; return its pid.
 
@@ -101,54 +92,34 @@ def main(argv: List[str]) -> int:
 
 def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
     """Write the parts of a taking, the ranks' stacks first: at the end of an attempt they live for a second more."""
-    _make_folder(job)
-    if os.path.islink(job.at(FOLDER)):
-        raise OSError(f"{job.at(FOLDER)} is a link")
-    page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
-    page.write({"host": {}})
-    parts = living.looks(job, _TOOL_S)
-    page.write(next(parts))
-    page.write({"host": {"memory": _text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}})
-    for part in parts:
-        page.write(part)
-    page.write({"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}})
-    _thin_out(job)
-    reserve(job)
-
-
-def _make_folder(job: JobFolder) -> None:
-    # not its parents: `jobs clean` may have removed the job meanwhile
+    folder = job.at(FOLDER)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(job.at(FOLDER), mode=0o700)
+        os.mkdir(folder, mode=0o700)  # not its parents: `jobs clean` may have removed the job meanwhile
+    if os.path.islink(folder):
+        raise OSError(f"{folder} is a link")
+    head = {"at": time.time(), "attempt": attempt, "kind": kind, "why": why}
+    with open(os.path.join(folder, f"{time.time_ns()}.{kind}.jsonl"), "xb", buffering=0) as file:
+        for part in _parts(job):
+            _write(file, {**head, "now": time.time()}, part)
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))[:-_KEPT]:
+        os.unlink(os.path.join(folder, name))
 
 
-class _Page:
-    """The file of one taking, with `head` in each line: the reserve, which has room on a disk that becomes full."""
-
-    def __init__(self, job: JobFolder, head: Row) -> None:
-        path = job.at(FOLDER, f"{time.time_ns()}.{head['kind']}.jsonl")
-        with contextlib.suppress(OSError):
-            os.rename(job.at(FOLDER, _RESERVE), path)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._head, self._size = head, 0
-
-    def write(self, part: Row) -> None:
-        """Add a line, on the disk when this returns; texts are cut to what is left of the size, or of the room."""
-        head = {**self._head, "now": time.time()}
-        for most in (_MOST_BYTES, _RESERVE_BYTES):
-            data = fitted(lambda cut: {**head, **cut(part)}, most - self._size - 2) + b"\n"
-            with contextlib.suppress(OSError):
-                if self._size + len(data) <= most and os.pwrite(self._file, data, self._size) == len(data):
-                    os.fsync(self._file)
-                    self._size += len(data)
-                    return
+def _parts(job: JobFolder) -> Iterator[Row]:
+    looks = living.looks(job, _TOOL_S)
+    yield next(looks)
+    yield {"host": {"memory": _text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}}
+    yield from looks
+    yield {"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}}
 
 
-def _thin_out(job: JobFolder) -> None:
-    """Remove all but the newest takings."""
-    for name in sorted(name for name in os.listdir(job.at(FOLDER)) if name.endswith(".jsonl"))[:-_KEPT]:
-        with contextlib.suppress(OSError):
-            os.unlink(job.at(FOLDER, name))
+def _write(file: BinaryIO, head: Row, part: Row) -> None:
+    """Add a line, on the disk when this returns; its texts are cut to what is left of the size."""
+    left = _MOST_BYTES - file.tell() - 1
+    data = fitted(lambda cut: {**head, **cut(part)}, left)
+    if len(data) <= left:
+        file.write(data + b"\n")
+        os.fsync(file)
 
 
 def forget(job: JobFolder) -> None:
@@ -196,8 +167,7 @@ def _lines(job: JobFolder) -> Iterator[Row]:
     except OSError:
         return
     for name in names:
-        data = _file_bytes(job.at(FOLDER, name))
-        for text in data.splitlines():
+        for text in _file_bytes(job.at(FOLDER, name)).splitlines():
             with contextlib.suppress(ValueError):
                 line = json.loads(text)
                 if isinstance(line, dict) and {"at", "attempt", "kind", "why"} <= set(line):

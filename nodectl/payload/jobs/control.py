@@ -34,7 +34,6 @@ from .folder import (
     undone_jobs,
     write_atomic,
 )
-from .nsinit import redirect
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # the ranks' grace and the supervisor's last heartbeats; the whole command must stay below 10 s
@@ -116,10 +115,10 @@ def start(job_id: str, rank: str) -> List[Row]:
     On stdin come the values of the plan's variables, as one line of JSON that is never written to a disk, and the job's
     folder (tar.gz: plan.json, secret, code/), which is unpacked in one step or not at all.
     """
-    from . import cgroup  # of use to this command alone
+    from .scope import enter_scope  # of use to this command alone
 
     job = JobFolder(job_id)
-    cgroup.enter_scope(f"{job.id}.{rank}")
+    enter_scope(f"{job.id}.{rank}")
     job.environment = _variables(sys.stdin.buffer.readline())
     if os.path.exists(job.path) or os.path.exists(job.partial):
         raise JobFolderError(f"{job.path} is there already")
@@ -143,7 +142,9 @@ def _variables(text: bytes) -> Dict[str, str]:
 
 
 def _supervise(job: JobFolder, pipe: int) -> None:
-    from .supervisor import Supervisor  # half of the start-up of this program, of which the other commands have no use
+    # half of the start-up of this program, of which the other commands have no use
+    from .launcher import redirect
+    from .supervisor import Supervisor
 
     redirect(job.at("supervisor.log"))
     os.chdir(job.path)
@@ -156,7 +157,7 @@ def _supervise(job: JobFolder, pipe: int) -> None:
     undone = job.undone  # asked after its first state is written: who undoes looks in the other order
     if undone:
         supervisor.ask_stop()
-    answer = {"error": _UNDONE} if undone else {"pid": os.getpid(), "containment": supervisor.containment.kind}
+    answer = {"error": _UNDONE} if undone else {"pid": os.getpid()}
     os.write(pipe, json.dumps(answer).encode())
     os.close(pipe)
     _run_attempts(supervisor)
@@ -207,14 +208,14 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     except (OSError, JobFolderError) as error:
         row["problem"] = str(error)
     state = state or job.state()
-    containment = Containment.recorded(job.id, state.get("containment", {}))
-    held = containment.group or containment.outer or "repaired" in state
     row["problem"] = row["problem"] or state.get("repaired", "")
     row["stopped_by"] = job.stopped_by()
     if os.path.isdir(job.at("traces")):
         notes_of_ranks = glob.glob(os.path.join(glob.escape(job.at("traces")), "*.summary.json"))
         row["traces"] = [note for note in map(notes.read, notes_of_ranks) if note]
-    row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
+    row["alive"] = job.supervisor_alive()
+    if "containment" in state:
+        row["processes"] = len(Containment.recorded(job.id, state["containment"]).members() - {state["pid"]})
     return {**row, "state": state}
 
 
@@ -360,8 +361,6 @@ def _force(job: JobFolder) -> Row:
     A disk that takes no state does not prevent the kill.
     """
     last_state = job.state()
-    containment = Containment.recorded(job.id, last_state.get("containment", {}))
-    containment.end_guard()
     ends_s = time.monotonic() + _FORCE_S
     # if its state was lost, `signal_supervisor` finds the next process that holds the job
     while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
@@ -369,7 +368,8 @@ def _force(job: JobFolder) -> Row:
     state = job.state()
     if "repaired" in state and not last_state["final"]:
         state = last_state  # the job ended by this stop, so the state before it is the better record
-    if state.get("containment"):
+    if "containment" in state:
+        containment = Containment.recorded(job.id, state["containment"])
         containment.kill(_FORCE_S)
         containment.remove()
     if not state["final"] or state["state"] == "received":

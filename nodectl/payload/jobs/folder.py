@@ -10,10 +10,9 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..common.bounds import fitted
-from . import cgroup
 from .failures import row
 from .job_id import PLAN_VERSION, is_job_id
 from .process import all_pids, is_alive, read_cmdline, read_stat, send
@@ -399,9 +398,9 @@ def _rebuilt(job_id: str, rank: Optional[int], reason: str, changed_at: float) -
     """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable."""
     from .contain import Containment  # a state is rarely lost
 
-    supervisor = _supervisor(job_id, rank)
-    stat = read_stat(supervisor) if supervisor else None
-    containment = {"cgroup": None if rank is None else _group(f"{job_id}.{rank}")}
+    guard, supervisor = _keepers(job_id, rank)
+    stat, guard_stat = read_stat(supervisor), read_stat(guard)
+    containment = {"guard": guard, "guard_ticks": guard_stat.start_ticks if guard_stat else 0}
     alive = stat is not None or bool(Containment.recorded(job_id, containment).members())
     failure = row("launcher", f"its state was lost ({reason}): how it ended here is not known", changed_at)
     return {
@@ -416,11 +415,15 @@ def _rebuilt(job_id: str, rank: Optional[int], reason: str, changed_at: float) -
     }
 
 
-def _supervisor(job_id: str, rank: Optional[int]) -> int:
-    """Return the pid of the supervisor that `jobs.control start` left: the topmost with that command line, or 0."""
+def _keepers(job_id: str, rank: Optional[int]) -> Tuple[int, int]:
+    """Return the pids of guard and supervisor: the topmost process of `jobs.control start`, and its child; 0 for none.
+
+    If one of them has ended, the other one counts as both.
+    """
     keepers = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
     parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in keepers) if stat and stat.alive}
-    return min((pid for pid, parent in parents.items() if parent not in keepers), default=0)
+    guard = min((pid for pid, parent in parents.items() if parent not in keepers), default=0)
+    return guard, min((pid for pid, parent in parents.items() if parent == guard), default=guard)
 
 
 def _is_keeper(arguments: List[str], job_id: str, rank: Optional[int]) -> bool:
@@ -432,15 +435,6 @@ def _words(pid: int) -> List[str]:
     cmdline: List[str] = read_cmdline(pid)
     start = next((place for place, word in enumerate(cmdline) if word == "jobs.control"), len(cmdline))
     return cmdline[start : start + 4]
-
-
-def _group(name: str) -> Optional[str]:
-    """Return the job's control group on this node, of whichever session it was made in."""
-    mount = cgroup.mount_point()
-    for folder, names, _ in os.walk(mount) if mount else ():
-        if os.path.basename(folder) == "nodectl" and name in names:
-            return os.path.join(folder, name)
-    return None
 
 
 def _modified_at(path: str) -> float:

@@ -31,4 +31,4 @@ def report(member: Member, event: str, what: str, why: str = "", cause: Optional
     summary = ": ".join(filter(None, (what, ", ".join(filter(None, parts)))))
     name = f"job {plan['id']} ({os.path.basename(str(plan['script']))})"
     document = compose(event, f"{name} {summary}", {"cause": None, **details}, host=host, job=plan["id"])
-    member.hooks.add(spawn_payload("common.on_event", *plan["on_event"], stdin=document))
+    member.containment.spared.add(spawn_payload("common.on_event", *plan["on_event"], stdin=document))

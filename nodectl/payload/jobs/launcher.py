@@ -3,16 +3,71 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Mapping
+import signal
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Tuple
 
-from . import container, notes
+from . import container, notes, syscalls
 from .checkpoints import resolve
 from .contain import MARKER
 from .folder import JobFolder, login_home, payload_folder, venv_of
-from .nsinit import Command
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 _TORCHRUN = "torchrun"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+NOT_STARTED = 127
+
+
+class Command(NamedTuple):
+    """The command to run; `output` is the file to which stdout and stderr are appended."""
+
+    argv: List[str]
+    env: Dict[str, str]
+    cwd: str
+    output: str
+
+
+def spawn(command: Command) -> Tuple[int, int]:
+    """Start a command in a session of its own; it dies with the calling process.
+
+    Return its pid, and a pipe that brings the reason if it ends with NOT_STARTED. A folder or a program on a disk that
+    hangs stops only the child, which uses no stream or lock of the calling process.
+    """
+    reader, writer = os.pipe()
+    parent, pid = os.getpid(), os.fork()
+    if pid == 0:
+        try:
+            _execute(command, parent)
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:2000])
+        finally:
+            os._exit(NOT_STARTED)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    return pid, reader
+
+
+def _execute(command: Command, parent: int) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    syscalls.die_with_parent()
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(NOT_STARTED)
+    os.setsid()
+    redirect(command.output)
+    os.umask(0o022)  # nodectl's own stricter mask is not for the job's files
+    os.chdir(command.cwd)
+    os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
+
+
+def redirect(output: str) -> None:
+    """Connect standard input to /dev/null, and append standard output and error to this file."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
 
 
 def command(plan: Dict[str, Any], job: JobFolder) -> Command:
@@ -26,7 +81,9 @@ def command(plan: Dict[str, Any], job: JobFolder) -> Command:
     if start.get("trace") == "torch":
         env["NODECTL_TRACE"] = "1"
     elif start.get("trace") == "nsys":
-        env["PYTHON_EXEC"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_nsys.sh")
+        env["PYTHON_EXEC"] = os.path.join(_HERE, "with_nsys.sh")
+    if os.access(os.path.join(_HERE, "with_launcher.sh"), os.X_OK):
+        env["NODECTL_WITH_LAUNCHER"] = os.path.join(_HERE, "with_launcher.sh")
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if plan.get("checkpoint"):
         env["NODECTL_CHECKPOINT_DIR"] = resolve(plan["checkpoint"]["dir"])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import time
 from typing import Any, Dict, List, Optional
 
-from . import steady, syscalls
+from . import steady
 
 _MOST_BYTES = 8 << 20
 _FULL_BYTES = 64 * 1024
-_STACKS_BYTES = 256 * 1024
 _FATAL = "Fatal Python error: "
 
 
@@ -93,17 +91,6 @@ def crash(job: str, rank: int) -> str:
     """Return faulthandler's text if a crash's signal ended the rank; else ""."""
     _, fatal, text = stacks(job, rank).rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""
-
-
-def hold_room(job: str) -> None:
-    """Hold room for the ranks' stacks on a disk that becomes full."""
-    for path in glob.glob(os.path.join(glob.escape(job), "notes", "*.stacks")):
-        with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "wb"):
-                told = os.fstat(handle)
-                if told.st_blocks * 512 - told.st_size < _STACKS_BYTES // 2:
-                    syscalls.hold_room(handle, told.st_size, _STACKS_BYTES)
 
 
 def stacks(job: str, rank: int) -> str:

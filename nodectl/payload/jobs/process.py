@@ -41,6 +41,12 @@ def is_alive(pid: int, start_ticks: int) -> bool:
     return stat is not None and stat.alive and stat.start_ticks == start_ticks
 
 
+def is_stopped(pid: int) -> bool:
+    """Tell whether a signal, or a debugger, has stopped the process."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state in "tT"
+
+
 def all_pids() -> Iterator[int]:
     """Return the pids that /proc shows."""
     return (int(name) for name in os.listdir("/proc") if name.isdigit())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Deque, Optional
 
-from . import notes, pulse, standing
+from . import pulse
 from .folder import JobFolder
 
 LEAST_S = 20.0
@@ -15,8 +15,6 @@ _LONGEST_S = 300.0  # shorter than the time-outs of torch's watchdogs
 _SLOW_TIMES = 1.5  # where a usual pause is longer than that
 _KNOWN = 2
 _KEPT = 64
-_GPU_EVERY_S = 60.0
-_GPU_LOOKS = 2
 _LONGEST_REST_S = 60.0
 
 
@@ -64,7 +62,7 @@ class Rhythm:
 
 
 class Monitor:
-    """Looks at a running job's output, and where that tells no step at its GPUs; runs on the clerk's thread."""
+    """Looks at a running job's output; runs on the clerk's thread."""
 
     def __init__(self, job: JobFolder, now_s: float) -> None:
         self._job = job
@@ -72,23 +70,20 @@ class Monitor:
         self._size = -1
         self._step: Optional[int] = None
         self._read_s, self._rest_s = now_s, 0.0
-        self._next_gpus_s = now_s + _GPU_EVERY_S
-        self._waiting = 0
 
     def stood_s(self, now_s: float) -> float:
         """Return for how long no step, or if none is told no output, has come."""
         return (self._bytes if self._step is None else self._steps).stood_s(now_s)
 
     def look(self, size: int, now_s: float) -> str:
-        """Return why the job may hang, once, or ""; `size` is that of its output in bytes. Room for stacks is held."""
-        notes.hold_room(self._job.path)
+        """Return why the job may hang, once, or ""; `size` is that of its output in bytes."""
         if size != self._size and now_s >= self._read_s:
             self._size = size
             self._read_step(now_s)
         self._bytes.note(size, now_s)
         if self._step is None:
             silent = self._bytes.suspicion(now_s)
-            return f"no output {silent}" if silent else self._look_at_gpus(now_s)
+            return f"no output {silent}" if silent else ""
         self._steps.note(self._step, now_s)
         stood = self._steps.suspicion(now_s)
         return f"no step after {self._step} {stood}" if stood else ""
@@ -98,11 +93,3 @@ class Monitor:
         step = pulse.step(self._job)
         self._rest_s = 0.0 if step is not None else min(_LONGEST_REST_S, 2 * self._rest_s + 1.0)
         self._step, self._read_s = self._step if step is None else step, now_s + self._rest_s
-
-    def _look_at_gpus(self, now_s: float) -> str:
-        if now_s < self._next_gpus_s:
-            return ""
-        self._next_gpus_s = now_s + _GPU_EVERY_S
-        before = self._waiting
-        self._waiting = before + 1 if standing.gpus_wait(pulse.gpus()) else 0
-        return "its GPUs are in use without power" if before < _GPU_LOOKS <= self._waiting else ""

@@ -15,16 +15,15 @@ from . import black_box, launcher, node_end, shared_memory
 from . import heartbeat as hb
 from .attempts import Member, Over, placed, plan_of
 from .clerk import Clerk, News
-from .contain import KILL_ROUND_S, Containment, Killing
+from .contain import KILL_ROUND_S, Killing
 from .evidence import Output, host_at_start
 from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder, new_files
-from .guard import Guard
 from .heartbeat import Attempt
 from .job_events import report
 from .outputs import Keeper, size
 from .postmortem import Postmortem
-from .process import send
+from .process import exit_status, send
 from .ranks import RankWatch
 from .rhythm import Monitor
 
@@ -68,8 +67,8 @@ class Supervisor:
         self._term_s: Optional[float] = None
         self._end_state = hb.FAILED
         self._signature = ""
-        self._guard_ended = False
-        self._guard_stopped_s: Optional[float] = None
+        self._launcher, self._launcher_problem = 0, -1
+        self._guard_moved_s = self._born_s
         self._killing: Optional[Killing] = None
         self._killed = False
         self._segments: Optional[Set[shared_memory.Segment]] = None
@@ -78,16 +77,14 @@ class Supervisor:
         self._doubts = black_box.Doubts()
 
     def open(self) -> None:
-        """Take the port, the containment and the first state; OSError if that fails."""
-        lease_s = float(self.plan["lease_s"])
+        """Take the port, and go on below a guard, where no guard lives, with the first state; OSError if that fails."""
         if self.member.attempt.number == 1:
             self.member.open()
+        if not self.member.is_guarded:
+            self.member.be_guarded(launcher.container_end(self.plan, self.job))
+        self.containment = self.member.containment
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
-        self.containment = Containment.create(self.job.id, self.rank, launcher.container_end(self.plan, self.job))
-        self.guard = Guard(self.job, self.containment, lease_s)
-        self.containment.guarded_by(self.guard.pid)
-        self.containment.hooks = self.member.hooks
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
@@ -106,7 +103,6 @@ class Supervisor:
         """
         self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
         self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
-        self.urgent.register(self.guard.words, selectors.EVENT_READ)
         self.selector.register(self.urgent, selectors.EVENT_READ)
         self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
 
@@ -118,7 +114,6 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
         self.clerk.start()
-        self.clerk.ask(partial(black_box.reserve, self.job))
         if self.member.history and not self._rested:
             self.clerk.ask(self._announce)
         self._report_attempt(time.monotonic())
@@ -127,9 +122,12 @@ class Supervisor:
             self.step(time.monotonic())
         self._report_end(time.monotonic())
         self.clerk.close()
-        self.guard.dismiss()
-        self._close()
+        self.watch.close()
+        self.selector.close()
+        self.urgent.close()
         self.containment.remove()
+        if self.over is not None and self.member.guard.is_stopped():
+            self.member.guard.kill()  # it has nothing left to guard
 
     def _tend(self) -> Optional[News]:
         """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
@@ -185,16 +183,6 @@ class Supervisor:
         """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""
         with open(self.job.at("output.log"), "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(self.member.announcement())
-
-    def _close(self) -> None:
-        """Close everything that the next attempt opens again."""
-        self.watch.close()
-        self.selector.close()
-        self.urgent.close()
-        os.close(self.guard.words)
-        if not self._guard_ended:
-            send(self.guard.pid, signal.SIGKILL)  # it may be stopped, and has nothing left to guard
-            os.waitpid(self.guard.pid, 0)
 
     def successor(self) -> Optional[Supervisor]:
         """Return the next attempt's supervisor, not opened yet; None if the job is over."""
@@ -254,7 +242,7 @@ class Supervisor:
 
     def step(self, now_s: float) -> None:
         """Read the socket, look at processes, decide, and send; silence must be judged after all beats are read."""
-        self.guard.lifeline.beat()
+        self.member.guard.beat()
         self._note_own_pause(now_s)
         unheard = len(self.peers.unheard())
         self.member.hear(now_s)
@@ -274,42 +262,43 @@ class Supervisor:
         """Extend the others' leases by the time in which this process was stopped and could not hear them."""
         if now_s - self._stepped_s > _PAUSE_S:
             self.peers.pardon(now_s - self._stepped_s)
+            self._guard_moved_s = now_s
         self._stepped_s = now_s
 
     def _look(self, now_s: float) -> None:
-        """Note a dead guard first (all ranks die with it), then dead ranks, then the launcher's end."""
-        self._reap(now_s)
+        """Note dead ranks before they are reaped here, then the launcher's end."""
         if self._spawned_s is not None and not self._rested:
             self.watch.look(now_s)
-            for death in self.watch.deaths(after_stop=self._term_s is not None or self._guard_ended):
+            for death in self.watch.deaths(after_stop=self._term_s is not None):
                 self.postmortem.note_end(death, now_s)
-        for word, text in self.guard.listen():
-            if word == "exit":
-                self.exit_status = int(text)
-            elif word == "killed":
-                self.postmortem.note_killed_launcher(int(text))
-            else:
-                self.postmortem.fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
+        self._reap()
         for news in self.clerk.news():
             news()
 
-    def _reap(self, now_s: float) -> None:
+    def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            gone = os.WIFEXITED(status) or os.WIFSIGNALED(status)
-            if gone:
-                self.containment.spared.discard(pid)
-                self.member.hooks.discard(pid)
-            if pid == self.guard.pid:
-                self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
-                if gone:
-                    self._guard_ended = True
-                    self.urgent.unregister(self.guard.words)
+            self.containment.spared.discard(pid)
+            if pid == self._launcher:
+                self._note_launcher_end(status)
+
+    def _note_launcher_end(self, status: int) -> None:
+        self.exit_status = exit_status(status)
+        problem = os.read(self._launcher_problem, 4096).decode(errors="replace")
+        os.close(self._launcher_problem)
+        if os.WIFSIGNALED(status):
+            self.postmortem.note_killed_launcher(os.WTERMSIG(status))
+        elif problem:
+            self._fail_to_launch(problem)
+
+    def _fail_to_launch(self, why: object) -> None:
+        self.exit_status = launcher.NOT_STARTED
+        self.postmortem.fail("launcher", f"{self.plan['launcher']} could not be started: {why}")
 
     def _decide(self, now_s: float) -> None:
         if self.state in (hb.WAITING, hb.RUNNING):
@@ -344,8 +333,16 @@ class Supervisor:
         except (OSError, ValueError) as error:
             reason = f"the job's environment could not be read: {error}"
             return lambda: self.postmortem.fail("launcher", reason)
-        command.env.update(self.containment.environment())
-        return lambda: self.guard.launch(command)
+        return lambda: self._launch(command)
+
+    def _launch(self, command: launcher.Command) -> None:
+        if self.state != hb.RUNNING:  # the end came first
+            self.exit_status = launcher.NOT_STARTED
+            return
+        try:
+            self._launcher, self._launcher_problem = launcher.spawn(command)
+        except OSError as error:
+            self._fail_to_launch(error)
 
     def _told_to_end(self, now_s: float) -> bool:
         """End the job here if the operator or another host has ended it; return whether that is so."""
@@ -366,14 +363,14 @@ class Supervisor:
         if self.exit_status and not self.postmortem.failures and self.postmortem.explain(now_s):
             self.postmortem.blame_launcher(self.exit_status)
         if self.postmortem.failures:
-            settle_s = 0 if self.lost or self._guard_ended or self.member.leaving else _SETTLE_S
+            settle_s = 0 if self.lost or self.member.leaving else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
         elif self.exit_status == 0 and self._is_cleared(now_s):
             self._finish(now_s, hb.FINISHED)
 
     def _is_cleared(self, now_s: float) -> bool:
         """Tell whether a good end is complete: no process left, all ends described."""
-        return self._kill(now_s) and self.postmortem.is_described(now_s)
+        return self._kill() and self.postmortem.is_described(now_s)
 
     def _note_time(self, now_s: float) -> None:
         """End the ranks when the job's time is over."""
@@ -386,18 +383,19 @@ class Supervisor:
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _note_bad_guard(self, now_s: float) -> None:
-        stopped_s = 0.0 if self._guard_stopped_s is None else now_s - self._guard_stopped_s
-        if stopped_s > self.peers.lease_s:
-            send(self.guard.pid, signal.SIGKILL)
-        if self._guard_ended:
+        if not self.member.guard.is_stopped():
+            self._guard_moved_s = now_s
+        elif now_s - self._guard_moved_s > self.peers.lease_s:
+            self.member.guard.kill()
+        if not self.member.is_guarded:
             self.postmortem.fail("supervisor", "the process that guards the job there was killed or stopped")
 
-    def _kill(self, now_s: float) -> bool:
+    def _kill(self) -> bool:
         """Run one round of killing every process; return True when none is left."""
         if self._killing is None:
             self._killing = Killing(self.containment)
         if not self._killed:
-            self._killed = self._killing.round(lambda: self._reap(now_s))
+            self._killed = self._killing.round(self._reap)
         return self._killed
 
     def _end(self, now_s: float, end_state: str, *, settle_s: float) -> None:
@@ -423,16 +421,17 @@ class Supervisor:
             self._term_at_s = now_s
         looked = self._segments is not None or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
-            self.containment.terminate()
+            if self._launcher and self.exit_status is None:
+                send(self._launcher, signal.SIGTERM)  # it passes that on to its ranks
             self.postmortem.note_stop(asked=True)
             self._term_s = now_s
-        launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
+        launcher_gone = self._spawned_s is None or self.exit_status is not None
         overdue = self._term_s is not None and now_s - self._term_s > float(self.plan["grace_s"])
         if launcher_gone or overdue:
             if self._term_s is None:
                 self.postmortem.note_stop(asked=False)
                 self._term_s = now_s
-            if self._kill(now_s) and self._has_explained(now_s):
+            if self._kill() and self._has_explained(now_s):
                 self.clerk.ask(partial(shared_memory.remove, self._segments or set()))
                 self._finish(now_s, self._end_state)
 

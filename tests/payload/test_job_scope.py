@@ -1,36 +1,15 @@
-"""The job's own control group, and the scope that a job of a login other than root begins anew in."""
+"""The systemd scope in which a job of a login other than root starts."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nodectl.payload.jobs import cgroup
-
-
-def test_a_group_whose_processes_are_still_ending_is_waited_for(tmp_path: Path) -> None:
-    group = tmp_path / "nodectl" / "job"
-    below = group / "ranks"
-    below.mkdir(parents=True)
-    ending = below / "ending"  # a folder that is not empty cannot be removed either
-    ending.touch()
-    threading.Timer(0.1, ending.unlink).start()
-    cgroup.remove(str(group))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_group_that_stays_in_use_stays_with_those_above_it(tmp_path: Path) -> None:
-    group = tmp_path / "nodectl" / "job"
-    group.mkdir(parents=True)
-    (group / "used").touch()
-    cgroup.remove(str(group))
-    assert (group / "used").exists()
-
+from nodectl.payload.jobs import scope
 
 Begun = list[tuple[list[str], dict[str, str]]]
 
@@ -42,7 +21,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Begun:
     program = tmp_path / "run.py"
     program.touch()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(cgroup, "lingers", lambda: True)
+    monkeypatch.setattr(scope, "lingers", lambda: True)
     monkeypatch.setattr(sys, "argv", [str(program), "jobs.control", "start", "JOB", "0"])
     monkeypatch.setattr(os, "execvpe", lambda _file, words, env: seen.append((words, env)))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -66,14 +45,14 @@ def test_the_start_is_begun_anew_in_a_scope_of_the_jobs_name_and_once_only(
     begun: Begun, manager: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager(0)
-    cgroup.enter_scope("JOB.0")
+    scope.enter_scope("JOB.0")
     ((words, env),) = begun
     assert words[:6] == ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--unit=nodectl-JOB.0.scope"]
     assert words[6:8] == ["--", sys.executable]
     assert words[-4:] == ["jobs.control", "start", "JOB", "0"]
     assert env["XDG_RUNTIME_DIR"] == "/run/user/1000"
     monkeypatch.setenv("NODECTL_IN_SCOPE", "1")
-    cgroup.enter_scope("JOB.0")
+    scope.enter_scope("JOB.0")
     assert len(begun) == 1
     assert "NODECTL_IN_SCOPE" not in os.environ
 
@@ -82,9 +61,9 @@ def test_root_and_logins_that_do_not_linger_stay_where_they_are(
     begun: Begun, manager: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager(0)
-    monkeypatch.setattr(cgroup, "lingers", lambda: False)
-    cgroup.enter_scope("JOB.0")
-    monkeypatch.setattr(cgroup, "lingers", lambda: True)
+    monkeypatch.setattr(scope, "lingers", lambda: False)
+    scope.enter_scope("JOB.0")
+    monkeypatch.setattr(scope, "lingers", lambda: True)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    cgroup.enter_scope("JOB.0")
+    scope.enter_scope("JOB.0")
     assert begun == []
