@@ -21,7 +21,6 @@ def fitted(document: Callable[[Callable[[Any], Any]], Any], most_bytes: int, **s
 
 
 def _cut(chars: Optional[int], value: Any) -> Any:
-    """Return the same, with so many characters of each text in it."""
     if chars is None:
         return value
     if isinstance(value, str):

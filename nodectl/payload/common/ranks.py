@@ -37,8 +37,6 @@ def of_peer(text: str) -> bool:
 
 
 class _Stderr:
-    """Hands on what a rank prints there, and keeps the last of it."""
-
     def __init__(self, pipe: Any) -> None:
         self.lines: Deque[str] = deque(maxlen=_LINES)
         self._thread = threading.Thread(target=self._copy, args=(pipe,), daemon=True)

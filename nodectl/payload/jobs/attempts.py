@@ -97,19 +97,13 @@ def is_mistake(cause: Dict[str, Any]) -> bool:
     )
 
 
-class _Ended(NamedTuple):
-    """How an attempt ended: the host where the likeliest cause lay (-1: unknown), and that cause."""
-
-    culprit: int
-    cause: Optional[Dict[str, Any]]
-
-
 class Succession:
     """One host's view, from the first attempt to the last; `me` is the beat that it sends itself."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._ends: Dict[int, _Ended] = {}
+        # by attempt: the host where the likeliest cause lay (-1: unknown), and whether it was a GPU's
+        self._culprits: Dict[int, Tuple[int, bool]] = {}
         self._quiet: Optional[Tuple[Tuple[int, FrozenSet[int]], float]] = None
         self._rested: Tuple[int, float] = (0, 0.0)
 
@@ -127,7 +121,8 @@ class Succession:
         all_beats = {**beats, me.rank: me}
         if any(beat.state in (hb.STOPPING, hb.STOPPED) for beat in all_beats.values()):
             return Over(hb.STOPPED)
-        if all(_in_state(all_beats.get(member), me.attempt, hb.FINISHED) for member in me.attempt.roster):
+        members = [all_beats.get(member) for member in me.attempt.roster]
+        if all(beat and (beat.attempt, beat.state) == (me.attempt, hb.FINISHED) for beat in members):
             return Over(hb.FINISHED)
         if me.rank != LEADER:
             return self._follow(me, beats.get(LEADER), silent_s[LEADER])
@@ -179,9 +174,9 @@ class Succession:
         return now_s - self._quiet[1]
 
     def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
-        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None."""
+        """Return the job's end if another attempt cannot mend the cause or no restart is left."""
         culprit, cause = _cause(beats, lost, attempt)
-        self._ends[attempt.number] = _Ended(culprit, cause)
+        self._culprits[attempt.number] = culprit, cause is not None and _category(cause) == "xid"
         if cause is not None and is_mistake(cause):
             message = str(cause["message"]).partition("\n")[0][:_MESSAGE_CHARS]
             return Over(hb.FAILED, f"not restarted: a restart does not mend it ({_category(cause)}: {message})")
@@ -211,19 +206,12 @@ class Succession:
 
     def _is_suspect(self, member: int, number: int) -> bool:
         """Tell whether the last two attempts failed because of this host, or the last one because of a GPU of it."""
-        now, before = self._ends[number], self._ends.get(number - 1)
-        if now.culprit != member:
-            return False
-        xid = now.cause is not None and _category(now.cause) == "xid"
-        return xid or (before is not None and before.culprit == member)
+        culprit, is_gpu = self._culprits[number]
+        return culprit == member and (is_gpu or self._culprits.get(number - 1, (-1, False))[0] == member)
 
 
 def _category(cause: Dict[str, Any]) -> str:
     return str(cause.get("class") or cause["kind"])
-
-
-def _in_state(beat: Optional[Beat], attempt: Attempt, state: str) -> bool:
-    return beat is not None and beat.attempt == attempt and beat.state == state
 
 
 def _cause(beats: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
@@ -276,12 +264,15 @@ class Member:
         """Go on in a child process, which the calling one guards; `container` is the command that ends the job's."""
         self.containment = Containment.create(self.job.id, container)
         self.guard = Guard.fork(self.job, self.containment, self.peers.lease_s)
-        self.identity = {**_identity(), "rank": self.rank}
-
-    @property
-    def is_guarded(self) -> bool:
-        """Tell whether the guard lives."""
-        return self.guard.lives()
+        stat = read_stat(os.getpid())
+        self.identity = {  # the state's constant part
+            "pid": os.getpid(),
+            "start_ticks": stat.start_ticks if stat else 0,
+            "boot_id": boot_id(),
+            "started_at": time.time(),
+            "payload": payload_folder(),
+            "rank": self.rank,
+        }
 
     def note_term(self, *_: object) -> None:
         """Note that a SIGTERM came; who sent it, and why, is asked later."""
@@ -292,11 +283,6 @@ class Member:
         with contextlib.suppress(BlockingIOError):
             self.wake_writer.send(b"\0")
 
-    def hear(self, now_s: float) -> None:
-        """Read all heartbeats that have arrived in the socket."""
-        for beat in self.mesh.receive():
-            self.peers.hear(beat, now_s)
-
     def send(self, beat: Beat) -> None:
         """Send it to all others, with the next number."""
         self._beat_number += 1
@@ -306,19 +292,6 @@ class Member:
         """Return whether this host runs `on_event`: the lowest that lives."""
         silent_s = self.peers.silent_s(now_s)
         return bool(self.plan.get("on_event")) and all(silent_s[rank] > self.peers.lease_s for rank in range(self.rank))
-
-    def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
-        """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""
-        return self.succession.decide(me, self.peers.beats, self.peers.silent_s(now_s), now_s)
-
-    def announcement(self) -> str:
-        """Return the line that announces an attempt in the ranks' output."""
-        number, roster = self.attempt
-        cause = self.history[-1]["cause"]
-        where = f"{cause['host']}" + ("" if cause["rank"] is None else f", rank {cause['rank']}") if cause else ""
-        because = f"; the last one failed: {where}: {cause['message']}" if cause else ""
-        hosts = ",".join(self.hosts[rank]["name"] for rank in roster)
-        return f"nodectl: attempt {number} on {hosts}{because}\n"
 
     def begin(self, attempt: Attempt, record: Dict[str, Any]) -> None:
         """Start this attempt; `record` summarises the one before and is added to the history."""
@@ -333,15 +306,3 @@ def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) ->
     if lost is None:
         return {**failure, "host": hosts[teller]["name"]}
     return {**failure, "host": hosts[lost]["name"], "message": str(failure["message"]).partition(": ")[2]}
-
-
-def _identity() -> Dict[str, Any]:
-    """Return the state's constant part: this process, and the payload from which it was started."""
-    stat = read_stat(os.getpid())
-    return {
-        "pid": os.getpid(),
-        "start_ticks": stat.start_ticks if stat else 0,
-        "boot_id": boot_id(),
-        "started_at": time.time(),
-        "payload": payload_folder(),
-    }

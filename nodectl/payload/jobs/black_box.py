@@ -161,7 +161,6 @@ _EMPTY: Row = {
 
 
 def _lines(job: JobFolder) -> Iterator[Row]:
-    """Yield the lines of all takings; those that are damaged are left out."""
     try:
         names = sorted(os.listdir(job.at(FOLDER)))
     except OSError:
@@ -185,7 +184,6 @@ def _file_bytes(path: str) -> bytes:
 
 
 def _full_disks(job: JobFolder) -> List[str]:
-    """Return where no space is left, of the job's folder, the usual temporary folders and the disks."""
     mounts = (line.split() for line in _text("/proc/mounts").splitlines())
     disks = [words[1] for words in mounts if words[0].startswith("/dev/")]
     return list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]

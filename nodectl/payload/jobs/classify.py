@@ -223,7 +223,6 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
 def _by_crash(message: str, evidence: Evidence) -> Verdict:
-    """Return the verdict on a crash of native code, with the line of Python that was running."""
     thread = evidence.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
     where = _where([{"frames": frames[::-1]}]) or (
@@ -233,7 +232,6 @@ def _by_crash(message: str, evidence: Evidence) -> Verdict:
 
 
 def _last_line(evidence: Evidence) -> Tuple[str, ...]:
-    """Return the last line of its log, which people read first anyway; nothing for a shared log."""
     last_line = "" if evidence.shared else _last_words(evidence.log)
     return (f"its last words: {last_line} ({LOG_ONLY})",) if last_line else ()
 
@@ -248,7 +246,6 @@ _NOT_ITS_OWN = lazily(r"\[?[EWIF]\d{3,4}[ :]|\S+:\d+: \w*Warning: |warnings\.war
 
 
 def _by_abort(ended: str, evidence: Evidence) -> Verdict:
-    """Return the verdict on SIGABRT: torch's C++ threads abort a process that ends or whose communication broke."""
     exception = "" if evidence.watched else evidence.exception
     if exception:
         return _by_log(exception, evidence.full)
@@ -319,7 +316,6 @@ def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Ver
 
 
 def _by_child(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """Return the verdict on a shell whose exit status says that a signal ended the program it had started."""
     number = (evidence.code or 0) - 128
     by = f"{ended}: what it had started was killed by {signal_name(number)}"
     if number == signal.SIGKILL and evidence.memory_killer:
@@ -335,7 +331,6 @@ _USAGE_STATUS = 2  # of argparse and click
 
 
 def _usage(log: str) -> str:
-    """Return the complaint of a parser of command line arguments, or ""."""
     matches = list(_USAGE.finditer(log))
     return next((complaint for match in reversed(matches) for complaint in match.groups() if complaint), "")
 

@@ -89,7 +89,6 @@ class Clerk:
 
 
 def _log(text: str) -> None:
-    """Append to supervisor.log, if the disk takes it."""
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()

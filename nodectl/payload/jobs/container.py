@@ -70,7 +70,6 @@ def _apptainer(container: Dict[str, Any], place: Place, command: List[str]) -> L
 
 
 def _once(paths: Iterable[str]) -> List[str]:
-    """Return the paths without duplicates and without paths inside another one."""
     kept: List[str] = []
     for path in sorted(set(filter(None, paths)), key=len):
         if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):

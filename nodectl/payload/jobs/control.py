@@ -124,10 +124,6 @@ def start(job_id: str, rank: str) -> List[Row]:
         raise JobFolderError(f"{job.path} is there already")
     with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
         _receive(job, rank)
-    return _start(job)
-
-
-def _start(job: JobFolder) -> List[Row]:
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
@@ -160,17 +156,13 @@ def _supervise(job: JobFolder, pipe: int) -> None:
     answer = {"error": _UNDONE} if undone else {"pid": os.getpid()}
     os.write(pipe, json.dumps(answer).encode())
     os.close(pipe)
-    _run_attempts(supervisor)
-    if undone:
-        job.remove()
-
-
-def _run_attempts(supervisor: Any) -> None:
-    """Run the job's attempts one after another until it ends."""
     supervisor.run()
-    while (supervisor := supervisor.successor()) is not None:
+    while (following := supervisor.successor()) is not None:
+        supervisor = following
         supervisor.open()
         supervisor.run()
+    if undone:
+        job.remove()
 
 
 def discard(job_id: str) -> None:
@@ -242,7 +234,7 @@ def pulse(job_id: str, pattern: str) -> List[Row]:
 
 
 def stop_job(job_id: str, operator: str = "") -> List[Row]:
-    """End the job on this node and return its row; the first operator who stops it is remembered."""
+    """End the job on this node within about 9 s and return its row; the first operator who stops it is remembered."""
     job = JobFolder(job_id)
     if not job.exists:
         return []
@@ -250,16 +242,16 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
     if not state["final"]:
         # a rebuilt state is in no file; rebuilding it again finds other supervisors that hold the job
         if "repaired" not in state and not job.stop_requested and not job.supervisor_alive():
-            _note_dead(job, state)
+            # that supervisor and guard had died is the cause of the end, not the stop
+            dead = row("supervisor", SUPERVISOR_DIED, time.time())
+            with contextlib.suppress(OSError):
+                job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
         job.note_stop(operator)
-    return [describe(job, _end(job))]
-
-
-def _note_dead(job: JobFolder, state: Row) -> None:
-    """Record that supervisor and guard had died before the stop: that is the cause of the end, not the stop."""
-    dead = row("supervisor", SUPERVISOR_DIED, time.time())
-    with contextlib.suppress(OSError):
-        job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
+    if job.signal_supervisor(signal.SIGINT):
+        ends_s = time.monotonic() + _SUPERVISOR_S
+        while job.supervisor_alive() and time.monotonic() < ends_s:
+            time.sleep(_POLL_S)
+    return [describe(job, _force(job))]
 
 
 def clean(*job_ids: str) -> List[Row]:
@@ -287,7 +279,6 @@ def _clean(job: JobFolder) -> Row:
 
 
 def _clean_payloads() -> None:
-    """Remove payload folders other than this one that no living supervisor was started from."""
     root = os.path.join(state_root(), "payload")
     used = {os.path.realpath(payload_folder())}
     for job_id in known_jobs():
@@ -344,15 +335,6 @@ def _detach(body: Callable[[int], None]) -> str:
     os.wait()
     with os.fdopen(reader, "rb") as pipe:
         return pipe.read().decode(errors="replace")
-
-
-def _end(job: JobFolder) -> Row:
-    """Stop the job on this host; return its last state when no process is left, or after about 9 s."""
-    if job.signal_supervisor(signal.SIGINT):
-        ends_s = time.monotonic() + _SUPERVISOR_S
-        while job.supervisor_alive() and time.monotonic() < ends_s:
-            time.sleep(_POLL_S)
-    return _force(job)
 
 
 def _force(job: JobFolder) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -107,7 +106,6 @@ def _evidence(
 
 
 def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
-    """Return the kernel's counters and log lines about this process, its control groups and its GPU."""
     lines, problem = kernel.log_since(host.since_s)
     own_lines = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
     others = [line for line in lines if line.kind == "xid" and line not in own_lines]
@@ -196,7 +194,7 @@ def explain_stayed(failure: Failure, folder: str) -> None:
     """Add to a failure's evidence which rule left the missing file out of the copied code; `folder` is the job's."""
     if failure.get("class") not in _LACKING:
         return
-    plan = _plan(folder)
+    plan = notes.read(os.path.join(folder, "plan.json"))
     rules = [(str(place), str(rule)) for place, rule in plan.get("stayed") or ()]
     code = os.path.join(folder, "code")
     for place in _places(failure, plan, code) if rules else ():
@@ -209,17 +207,7 @@ def explain_stayed(failure: Failure, folder: str) -> None:
             return
 
 
-def _plan(folder: str) -> Dict[str, Any]:
-    try:
-        with open(os.path.join(folder, "plan.json"), encoding="utf-8") as file:
-            plan = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return plan if isinstance(plan, dict) else {}
-
-
 def _places(failure: Dict[str, Any], plan: Dict[str, Any], code: str) -> Iterator[str]:
-    """Yield the places in the project that may be meant, the likeliest first."""
     workdir = str(plan.get("workdir") or "")
     beside = os.path.join(workdir, os.path.dirname(str(plan.get("script") or "")))
     text = "\n".join((str(failure["message"]), *failure["evidence"]))

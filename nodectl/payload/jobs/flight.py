@@ -93,7 +93,6 @@ def _call(entry: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _members(document: Any) -> Dict[str, List[int]]:
-    """Return, by name, the ranks of a process group, where the document tells them and they are few."""
     config = document.get("pg_config") if isinstance(document, dict) else None
     groups = [group for group in (config.values() if isinstance(config, dict) else ()) if isinstance(group, dict)]
     rank_texts = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
@@ -107,7 +106,6 @@ def _types(names: Any) -> str:
 
 
 def _called_at(frames: Any) -> str:
-    """Return the first frame outside of torch's own files."""
     for frame in frames if isinstance(frames, list) else []:
         if isinstance(frame, dict) and "site-packages" not in str(frame.get("filename", "")):
             return f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}"[:200]

@@ -427,7 +427,6 @@ def _keepers(job_id: str, rank: Optional[int]) -> Tuple[int, int]:
 
 
 def _is_keeper(arguments: List[str], job_id: str, rank: Optional[int]) -> bool:
-    """Tell whether a command line is `jobs.control start ID`, with this host's rank if it names one."""
     return arguments[:3] == ["jobs.control", "start", job_id] and (rank is None or arguments[3:4] in ([], [str(rank)]))
 
 
@@ -438,7 +437,6 @@ def _words(pid: int) -> List[str]:
 
 
 def _modified_at(path: str) -> float:
-    """Return when a file was last written; the present time if that cannot be read."""
     try:
         return os.path.getmtime(path)
     except OSError:

@@ -121,7 +121,6 @@ class Peers:
             self._failures[beat.rank] = beat.failure
 
     def _takes_part(self, rank: int) -> bool:
-        """Tell whether an attempt depends on a host: it has ranks, or leads."""
         return self._attempt is None or rank == LEADER or rank in self._attempt.roster
 
     def here(self) -> List[Beat]:

@@ -62,7 +62,6 @@ _COUNTERS = {"v1": ("memory.oom_control",), "v2": ("memory.events.local", "memor
 
 
 def _mounts() -> Dict[str, str]:
-    """Return where the memory groups of version 1 (`v1`) and the groups of version 2 (`v2`) are mounted."""
     mounts: Dict[str, str] = {}
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -75,7 +74,6 @@ def _mounts() -> Dict[str, str]:
 
 
 def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
-    """Return the counter of the group, or of the nearest one above it that has one."""
     group = os.path.normpath(mount + "/" + path.lstrip("/"))
     while group.startswith(mount):
         for name in names:

@@ -144,7 +144,6 @@ def _has_src_layout(root: str) -> bool:
 
 
 def _add_import_paths(env: Dict[str, str], code: str) -> None:
-    """Let the project's packages be found as if they were installed."""
     folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
     env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
 
@@ -186,7 +185,6 @@ def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, 
 
 
 def _sets_hca(env: Mapping[str, str]) -> bool:
-    """Tell whether NCCL's own files set the NICs; a variable of the environment would override them."""
     return any(_names_it(path) for path in _nccl_files(env))
 
 

@@ -63,7 +63,6 @@ def with_children(
 
 
 def _answers(job: str, pids: Dict[int, int], most_s: float) -> Dict[int, List[str]]:
-    """Have processes write their stacks, given by rank; return those that came in time."""
     asked = {number: _ask(job, number, pid) for number, pid in pids.items()}
     until_s = time.monotonic() + most_s
     answers: Dict[int, List[str]] = {}
@@ -95,7 +94,6 @@ def _ask(job: str, rank: int, pid: int) -> int:
 
 
 def _catches(pid: int, number: int) -> bool:
-    """Tell whether a process handles a signal, which would end it else."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
     return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
@@ -176,7 +174,6 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
 def _report(
     job: JobFolder, ranks: Sequence[Rank], rows: Sequence[Dict[str, Any]], first: Sequence[Dict[str, Any]]
 ) -> Dict[str, Any]:
-    """Return `ranks`; `rows` and `first` are looks at them."""
     told = [
         {
             **row,
@@ -207,14 +204,12 @@ def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[
 
 
 def _since_s(job: JobFolder) -> float:
-    """Return when the job was received, by the kernel log's clock."""
     with contextlib.suppress(OSError):
         return kernel.now_s() - (time.time() - os.path.getmtime(job.at("plan.json")))
     return kernel.now_s()
 
 
 def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:
-    """Return the time, CPU ticks by rank's process, and the bytes of the job's network and RDMA ports so far."""
     stats = ((rank.pid, read_stat(rank.pid)) for rank in ranks)
     ticks = {pid: stat.cpu_ticks for pid, stat in stats if stat is not None}
     network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))

@@ -79,7 +79,6 @@ def _marked(name: str, rank: Optional[int]) -> Optional[int]:
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
-    """Return, by file, the offset of the first line written after that moment, or shortly before it."""
     sizes = outputs.sizes_at(job, time.time() - seconds)
     begins = {}
     for name in outputs.shown_files(job, rank):
@@ -156,7 +155,6 @@ def _read(file: BinaryIO, begin: int, end: int) -> bytes:
 
 
 def _opened(job: JobFolder, name: str) -> BinaryIO:
-    """Open a file to read; the launcher's may be still to come."""
     return open(job.at(name), "ab+" if name == outputs.COMMON else "rb", buffering=0)
 
 
@@ -172,8 +170,6 @@ def kept_from(file: BinaryIO, start: int) -> int:
 
 
 class _Reader:
-    """Reads all files of a job."""
-
     def __init__(self, job: JobFolder, rank: Optional[int]) -> None:
         self._job, self._rank = job, rank
         self._streams: Dict[str, Stream] = {}
@@ -219,7 +215,6 @@ class _Reader:
             time.sleep(_POLL_S)
 
     def _catch_up(self) -> None:
-        """Send the existing output in the order in which it was written."""
         for row in outputs.rows(self._job):
             for name, size in row.sizes.items():
                 while name in self._streams and self._streams[name].pass_on(size):

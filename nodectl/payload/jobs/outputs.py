@@ -55,7 +55,6 @@ def shown_files(job: JobFolder, rank: Optional[int] = None) -> List[str]:
 
 
 def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
-    """Yield the ranks' files, and whether they are the only copy."""
     marked: List[str] = []
     for folder, folders, files in os.walk(job.at("ranks")):
         folders.sort()
@@ -95,7 +94,6 @@ def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
 
 
 def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
-    """Return None for one that is damaged."""
     try:
         moment, *fields = line.split()
         pairs = (word.split(":") for word in fields)

@@ -141,7 +141,6 @@ class Postmortem:
             self.fail("launcher", f"exit status {exit_status}: {self._said.message}", **more)
 
     def _read_living(self, ranks: List[Rank]) -> News:
-        """Read what the living ranks do; runs on the clerk's thread."""
         venv = venv_of(self._plan, self._plan["hosts"][self._plan["rank"]])
         rows = living.look(self._job.path, ranks, venv)
         return lambda: setattr(self, "living", rows)
@@ -160,7 +159,6 @@ class Postmortem:
             self._excuse(failure, within_s)
 
     def _excuse(self, failure: Dict[str, Any], within_s: float = _TOGETHER_S) -> None:
-        """Excuse a rank that was killed together with its launcher: it died of that."""
         killed_at = self._launcher_killed
         if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
             return
@@ -168,7 +166,6 @@ class Postmortem:
             failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
 
     def _describe(self, death: Death) -> News:
-        """Read a rank's notes and logs and the kernel's evidence of its end; runs on the clerk's thread."""
         others = bool(self._deaths)
         failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
         if failure and failure["kind"] == "exit" and no_space(self._job.path):
@@ -224,5 +221,4 @@ def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, An
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:
-    """Tell whether its launcher ended this rank."""
     return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)

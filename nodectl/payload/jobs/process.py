@@ -87,7 +87,6 @@ _SHOWS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # a
 
 
 def _children(pid: int) -> Set[int]:
-    """Return the children of all threads; empty if the process has gone."""
     children: Set[int] = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -56,7 +56,6 @@ def step(job: JobFolder) -> Optional[int]:
 
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
-    """Return when each of these was written to, the last one first, and which it is; without those that are empty."""
     written = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -66,7 +65,6 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 
 
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
-    """Return what the file tells that was written to last, of those that tell any."""
     row = progress("")
     for path in paths[:_MOST_FILES]:
         row = progress(_tail(path), pattern)

@@ -119,7 +119,6 @@ class RankWatch:
             self._ranks[pid] = _in_groups(rank)
 
     def _is_launcher(self, env: Dict[str, str]) -> bool:
-        """Tell whether a parent's environment is a launcher's, not a rank's (with data loaders) or a supervisor's."""
         return env.get(MARKER) == self._job_id and "LOCAL_RANK" not in env
 
     def deaths(self, *, after_stop: bool) -> List[Death]:
@@ -158,7 +157,6 @@ class RankWatch:
 
 
 def _in_groups(rank: Rank) -> Rank:
-    """Return the rank, with new counters if it has moved to other control groups."""
     groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
     if groups == rank.groups:
         return rank
@@ -166,7 +164,6 @@ def _in_groups(rank: Rank) -> Rank:
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
-    """Return a rank's exit code, or minus the signal that ended it; None if its launcher reaped it first."""
     if stat is None or stat.start_ticks != rank.start_ticks:
         return None
     number = stat.exit_code & 0x7F

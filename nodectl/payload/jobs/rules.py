@@ -94,7 +94,6 @@ def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
 
 
 def _explicit(chain: Sequence[Link]) -> List[Link]:
-    """Return the raised exception, and what it names as its cause."""
     return [*chain[:1], *itertools.takewhile(lambda link: link.get("role") == "cause", chain[1:])]
 
 
@@ -123,7 +122,6 @@ def _full_place(full: Sequence[str], message: str = "") -> str:
 
 
 def _talks_to_helper(link: Link) -> bool:
-    """Tell whether it was raised on the way to another process of the rank, as to a DataLoader's worker."""
     return any(_HELPER.search(str(frame[0])) for frame in (link.get("frames") or ())[-_NEWEST:])
 
 

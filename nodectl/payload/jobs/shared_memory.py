@@ -29,7 +29,6 @@ def mapped_by(pids: Iterable[int]) -> Set[Segment]:
 
 
 def _mapped(pid: int) -> List[int]:
-    """Return the inodes that a process has mapped; none if it is gone or belongs to another login."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             return [int(inode) for inode, _ in _MAPPED.findall(file.read())]
@@ -38,7 +37,6 @@ def _mapped(pid: int) -> List[int]:
 
 
 def _segments() -> Iterator[Tuple[str, os.stat_result]]:
-    """Yield name and status of each library-made segment."""
     with contextlib.suppress(OSError):  # a machine without /dev/shm
         for entry in os.scandir(_FOLDER):
             if entry.name.startswith(_PREFIXES):

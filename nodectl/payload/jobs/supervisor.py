@@ -80,12 +80,16 @@ class Supervisor:
         """Take the port, and go on below a guard, where no guard lives, with the first state; OSError if that fails."""
         if self.member.attempt.number == 1:
             self.member.open()
-        if not self.member.is_guarded:
+        if not self.member.guard.lives():
             self.member.be_guarded(launcher.container_end(self.plan, self.job))
         self.containment = self.member.containment
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
-        self._open_selectors()
+        # `urgent` brings all events but the heartbeats; `selector` brings both
+        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
+        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
+        for source in (self.urgent, self.member.mesh.socket):
+            self.selector.register(source, selectors.EVENT_READ)
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
         self.keeper = Keeper(self.job)
@@ -96,16 +100,6 @@ class Supervisor:
         )
         self.job.write_state(self._state())
 
-    def _open_selectors(self) -> None:
-        """Open `selector` for all events, and `urgent` for all but the heartbeats.
-
-        A rank's exit status must be read before its launcher takes it away.
-        """
-        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
-        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
-        self.selector.register(self.urgent, selectors.EVENT_READ)
-        self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
-
     def run(self) -> None:
         """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
@@ -114,9 +108,13 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
         self.clerk.start()
-        if self.member.history and not self._rested:
-            self.clerk.ask(self._announce)
-        self._report_attempt(time.monotonic())
+        if self.member.history:
+            if not self._rested:
+                self.clerk.ask(self._announce)
+            attempt, roster = self.member.attempt
+            what = f"starts again, attempt {attempt} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
+            cause = self.member.history[-1]["cause"]
+            self._report(time.monotonic(), "job_restarted", what, cause=cause, attempt=attempt)
         while not self._may_leave(time.monotonic()):
             self._sleep(time.monotonic())
             self.step(time.monotonic())
@@ -163,12 +161,6 @@ class Supervisor:
         if self.member.reports(now_s):
             self.clerk.ask(partial(report, self.member, event, what, why, **details))
 
-    def _report_attempt(self, now_s: float) -> None:
-        if self.member.history:
-            number, roster = self.member.attempt
-            what = f"starts again, attempt {number} on {','.join(self.hosts[rank]['name'] for rank in roster)}"
-            self._report(now_s, "job_restarted", what, cause=self.member.history[-1]["cause"], attempt=number)
-
     def _report_end(self, now_s: float) -> None:
         if self.over is None:
             return
@@ -181,8 +173,14 @@ class Supervisor:
 
     def _announce(self) -> None:
         """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""
+        number, roster = self.member.attempt
+        hosts, cause = ",".join(self.hosts[rank]["name"] for rank in roster), self.member.history[-1]["cause"]
+        because = ""
+        if cause:
+            where = cause["host"] + ("" if cause["rank"] is None else f", rank {cause['rank']}")
+            because = f"; the last one failed: {where}: {cause['message']}"
         with open(self.job.at("output.log"), "a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(self.member.announcement())
+            log.write(f"nodectl: attempt {number} on {hosts}{because}\n")
 
     def successor(self) -> Optional[Supervisor]:
         """Return the next attempt's supervisor, not opened yet; None if the job is over."""
@@ -197,18 +195,18 @@ class Supervisor:
 
     def _ask_who(self, now_s: float) -> None:
         """Find out why this process got a SIGTERM; a disk that hangs is not waited for."""
+
+        def read_who() -> News:
+            leaving = node_end.why_asked()
+            return lambda: self._leave(leaving)
+
         if not self.member.terminated or self.member.stop_asked or self.member.leaving:
             return
         if self._asked_who_s is None:
             self._asked_who_s = now_s
-            self.clerk.ask(self._read_who)
+            self.clerk.ask(read_who)
         elif now_s - self._asked_who_s > _WHO_S:
             self._leave(node_end.ASKED)
-
-    def _read_who(self) -> News:
-        """Read why this process was asked to end; runs on the clerk's thread."""
-        leaving = node_end.why_asked()
-        return lambda: self._leave(leaving)
 
     def _leave(self, leaving: node_end.Leaving) -> None:
         """End this host's part, but not the job, for example at a shutdown: the other hosts may go on without it."""
@@ -220,23 +218,19 @@ class Supervisor:
             self.postmortem.note_leaving(*leaving)
 
     def _sleep(self, now_s: float) -> None:
-        wait_s = self._wait_s(now_s)
+        waits_s = [self._next_beat_s - now_s]
+        if self.state == hb.RUNNING:
+            waits_s.append(self.watch.wait_s(now_s))
+        if self._killing and not self._killed:
+            waits_s.append(KILL_ROUND_S)
+        wait_s = max(0.0, min(waits_s))
         gather_s = min(wait_s, _GATHER_S) if self._calm() else 0.0
         if not (gather_s and self.urgent.select(gather_s)):
             self.selector.select(wait_s - gather_s)
         with contextlib.suppress(BlockingIOError):
             self.member.wake_reader.recv(4096)
 
-    def _wait_s(self, now_s: float) -> float:
-        waits_s = [self._next_beat_s - now_s]
-        if self.state == hb.RUNNING:
-            waits_s.append(self.watch.wait_s(now_s))
-        if self._killing and not self._killed:
-            waits_s.append(KILL_ROUND_S)
-        return max(0.0, min(waits_s))
-
     def _calm(self) -> bool:
-        """Tell whether only heartbeats are expected."""
         waits = self.over is not None and not self.peers.all_ended(self._stepped_s)
         return self.state in (hb.RUNNING, hb.SPARE) or waits
 
@@ -245,14 +239,16 @@ class Supervisor:
         self.member.guard.beat()
         self._note_own_pause(now_s)
         unheard = len(self.peers.unheard())
-        self.member.hear(now_s)
+        for beat in self.member.mesh.receive():
+            self.peers.hear(beat, now_s)
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
             self._next_beat_s = now_s  # the sender waits for this host's beat as well
         self._ask_who(now_s)
         self._look(now_s)
         if not self._rested:
             self._decide(now_s)
-        self._note_lost(now_s)
+        for rank in self.peers.newly_lost(now_s):
+            self._lose(rank, f"no heartbeat for {self.peers.lease_s:g} s")
         if self._rested and self.over is None:
             self._succeed(now_s)
         self._tell(now_s)
@@ -314,20 +310,16 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         if not self.peers.unheard():
-            self._spawn(now_s)
+            self.state, self._spawned_s = hb.RUNNING, now_s
+            self.watch.expect(now_s)
+            self.clerk.ask(self._read_command)
         elif now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
         if self.postmortem.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
 
-    def _spawn(self, now_s: float) -> None:
-        self.state, self._spawned_s = hb.RUNNING, now_s
-        self.watch.expect(now_s)
-        self.clerk.ask(self._read_command)
-
     def _read_command(self) -> News:
-        """Take the environment out of the job's folder and build the command; runs on the clerk's thread."""
         try:
             command = launcher.command(self.plan, self.job)
         except (OSError, ValueError) as error:
@@ -365,20 +357,12 @@ class Supervisor:
         if self.postmortem.failures:
             settle_s = 0 if self.lost or self.member.leaving else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
-        elif self.exit_status == 0 and self._is_cleared(now_s):
+        elif self.exit_status == 0 and self._kill() and self.postmortem.is_described(now_s):
             self._finish(now_s, hb.FINISHED)
 
-    def _is_cleared(self, now_s: float) -> bool:
-        """Tell whether a good end is complete: no process left, all ends described."""
-        return self._kill() and self.postmortem.is_described(now_s)
-
     def _note_time(self, now_s: float) -> None:
-        """End the ranks when the job's time is over."""
         limit_s = float(self.plan.get("time_limit_s") or 0)
-        left_s = limit_s - (now_s - self.member.born_s)
-        if not limit_s:
-            return
-        if left_s <= 0:
+        if limit_s and now_s - self.member.born_s >= limit_s:
             self.postmortem.fail("time_limit", f"its time limit of {limit_s:g} s is over")
             self._end(now_s, hb.FAILED, settle_s=0)
 
@@ -387,11 +371,10 @@ class Supervisor:
             self._guard_moved_s = now_s
         elif now_s - self._guard_moved_s > self.peers.lease_s:
             self.member.guard.kill()
-        if not self.member.is_guarded:
+        if not self.member.guard.lives():
             self.postmortem.fail("supervisor", "the process that guards the job there was killed or stopped")
 
     def _kill(self) -> bool:
-        """Run one round of killing every process; return True when none is left."""
         if self._killing is None:
             self._killing = Killing(self.containment)
         if not self._killed:
@@ -408,12 +391,12 @@ class Supervisor:
         self._asked_segments_s = now_s
         if end_state == hb.FAILED and self._spawned_s is not None:
             self.postmortem.look_at_living()
-        self.clerk.ask(self._find_segments)
 
-    def _find_segments(self) -> News:
-        """Find the shared memory that would stay behind; runs on the clerk's thread."""
-        segments = self.containment.mapped()
-        return lambda: setattr(self, "_segments", segments)
+        def find_segments() -> News:
+            segments = self.containment.mapped()  # would stay behind
+            return lambda: setattr(self, "_segments", segments)
+
+        self.clerk.ask(find_segments)
 
     def _decide_ending(self, now_s: float) -> None:
         """Send SIGTERM once the other hosts have had time to note their failures, and SIGKILL after the grace."""
@@ -431,15 +414,12 @@ class Supervisor:
             if self._term_s is None:
                 self.postmortem.note_stop(asked=False)
                 self._term_s = now_s
-            if self._kill() and self._has_explained(now_s):
+            explains = self._end_state == hb.FAILED and self._spawned_s is not None
+            if self._kill() and (not explains or self.postmortem.explain(now_s)):
                 self.clerk.ask(partial(shared_memory.remove, self._segments or set()))
                 self._finish(now_s, self._end_state)
 
-    def _has_explained(self, now_s: float) -> bool:
-        return self._end_state != hb.FAILED or self._spawned_s is None or self.postmortem.explain(now_s)
-
     def _finish(self, now_s: float, state: str) -> None:
-        """Note that nothing runs here any more; whether the job is over is decided next."""
         self.state, self._rested = state, True
         self._ended_s, self.ended_at = now_s, time.time()
         self._next_beat_s = now_s
@@ -447,10 +427,10 @@ class Supervisor:
             self.state = hb.RESTING
 
     def _succeed(self, now_s: float) -> None:
-        """Handle the time between the end of this attempt and what follows."""
         if self.member.stop_asked:
             self.state = hb.STOPPED
-        if not self._asked_fit and self.member.succession.possible and self._is_broken():
+        has_failed = self.peers.lost or self.peers.failures or self.peers.any_here_in(hb.RESTING)
+        if not self._asked_fit and self.member.succession.possible and (self.state == hb.RESTING or has_failed):
             self._asked_fit = True
             self.clerk.ask(self._test)
         follows = self._follows(now_s)
@@ -462,7 +442,6 @@ class Supervisor:
         self.following = follows if isinstance(follows, Attempt) else None
 
     def _look_at_leftovers(self) -> News:
-        """List the files that the job has written into its code's folder; runs on the clerk's thread."""
         begun_at = float(self.member.history[0]["begun_at"]) if self.member.history else self.begun_at
         files = new_files(self.job.at("code"), begun_at)
         return lambda: setattr(self, "_outputs", files)
@@ -470,27 +449,16 @@ class Supervisor:
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
         """Decide what follows; a host that leaves does not decide, and goes when the others know that it is not fit."""
         if self.member.leaving is None or not self.member.succession.possible or self.member.stop_asked:
-            return self.member.decide(self._beat(now_s), now_s)
+            silent_s = self.peers.silent_s(now_s)
+            return self.member.succession.decide(self._beat(now_s), self.peers.beats, silent_s, now_s)
         if now_s - max(self._ended_s, self._asked_who_s or 0.0) < _PARTING_S:
             return None
         return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=self.rank == hb.LEADER)
 
-    def _is_broken(self) -> bool:
-        """Tell whether this attempt has failed on any host."""
-        failed = self.peers.lost or self.peers.failures or self.peers.any_here_in(hb.RESTING)
-        return self.state == hb.RESTING or bool(failed)
-
     def _test(self) -> News:
         """Find out whether this host can take part again; runs on the clerk's thread."""
         reason = node_end.unfit(self.plan)
-        return lambda: self._take_test(reason)
-
-    def _take_test(self, reason: str) -> None:
-        self._fit = self.member.leaving.message if self.member.leaving else reason
-
-    def _note_lost(self, now_s: float) -> None:
-        for rank in self.peers.newly_lost(now_s):
-            self._lose(rank, f"no heartbeat for {self.peers.lease_s:g} s")
+        return lambda: setattr(self, "_fit", self.member.leaving.message if self.member.leaving else reason)
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.append(rank)
@@ -532,7 +500,6 @@ class Supervisor:
         return self.peers.all_ended(now_s) and waited_s > (_PARTING_S if self.peers.ranks else 0)
 
     def _save(self) -> None:
-        """Queue the state to be written, if it has changed."""
         state = self._state()
         signature = repr(state)
         if signature != self._signature:
@@ -562,7 +529,6 @@ class Supervisor:
         }
 
     def _record(self) -> Dict[str, Any]:
-        """Return the summary of this attempt that is kept when another begins."""
         number, roster = self.member.attempt
         failures = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
         causes = [placed(failure, rank, self.hosts) for rank, failure in failures.items() if failure]

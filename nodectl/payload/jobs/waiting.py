@@ -38,7 +38,6 @@ _ARM64 = (
 
 
 def _names() -> Dict[str, str]:
-    """Return the names of this machine's calls, by number."""
     words = {"x86_64": _X86_64, "aarch64": _ARM64}.get(platform.machine(), "").split()
     return dict(zip(words[::2], words[1::2]))  # noqa: B905 - Python 3.8
 

@@ -123,7 +123,6 @@ class _Rank:
                 return
 
     def _put(self, note: Dict[str, Any]) -> None:
-        """Write into the held room, unless the program has put another file there."""
         import contextlib
         import json
 
@@ -172,7 +171,6 @@ def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
 
 
 def _bounded(text: str, most: int) -> str:
-    """Beginning and end of a text that is too long."""
     if len(text) <= most:
         return text
     head = min(_HEAD_CHARS, most // 4)
@@ -213,7 +211,6 @@ def _link(value: BaseException, role: str) -> Dict[str, Any]:
 
 
 def _full_disks(value: BaseException) -> List[str]:
-    """Folders whose file system has no room left at this moment."""
     import tempfile
 
     here = _or(os.getcwd, "")  # a folder that is gone
@@ -271,7 +268,6 @@ def _write(path: str, document: Dict[str, Any]) -> None:
 
 
 def _trace() -> None:
-    """Have the rank profiled if the job is launched with `--trace torch`."""
     if os.environ.pop("NODECTL_TRACE", ""):
         import importlib
 

@@ -236,7 +236,6 @@ def python_version(prefix: Path) -> str:
 
 
 def _engines(request: Dict[str, Any]) -> List[str]:
-    """Return those of the asked engines that are installed here."""
     return [engine for engine in request["engines"] if shutil.which(engine)]
 
 
@@ -320,7 +319,6 @@ def write_error(folder: Path) -> str:
 
 
 def _write_block(path: Path) -> None:
-    """Write and sync a block, and remove it again."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -402,7 +400,6 @@ def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
 
 
 def _echo(udp: socket.socket, token: bytes) -> List[str]:
-    """Return the address that was answered."""
     data, sender = udp.recvfrom(256)
     if data != token:
         return []
