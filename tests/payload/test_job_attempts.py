@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -263,36 +261,6 @@ def test_the_others_end_the_job_if_its_first_host_is_gone(fleet: Fleet) -> None:
     assert all("the first host, which alone starts attempts, was silent" in state["no_restart"] for state in states)
     job = merge([Report(f"host{rank}", row) for rank, row in enumerate(fleet.reports(job_id))], {})
     assert job.state is JobState.FAILED and job.first_failure is not None and job.first_failure.host == "host0"
-    assert processes_of(job_id) == []
-
-
-@pytest.mark.parametrize("how", ["its supervisor was killed", "it was rebooted"])
-@pytest.mark.slow
-def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes_on_elsewhere(
-    fleet: Fleet, how: str
-) -> None:
-    job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0)
-    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
-    state = fleet.report(1, job_id)["state"]
-    guard, rebooted = state["containment"]["guard"], how == "it was rebooted"
-    gone = (*((*descendants({guard}), guard) if rebooted else ()), state["pid"])
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # a boot leaves none the time to say that another ended
-        for pid in gone:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-    if rebooted:
-        path = fleet.state(1) / "jobs" / job_id / "state.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "boot_id": "an older one"}))
-    fleet.wait(lambda: all(fleet.report(rank, job_id)["state"]["state"] == "finished" for rank in (0, 2)))
-    fleet.wait_settled(job_id)
-    rows = fleet.reports(job_id)
-    assert [row["state"]["state"] for row in rows] == ["finished", "failed", "finished"]
-    assert rows[1]["state"]["failures"][-1]["kind"] == ("rebooted" if rebooted else "supervisor")
-    job = merge([Report(f"host{rank}", row) for rank, row in enumerate(rows)], {})
-    assert (job.state, job.nodes) == (JobState.FINISHED, ("host0", "host2"))
-    cause = job.past[0].cause
-    assert cause is not None
-    assert (cause.host, cause.category) == ("host1", "rebooted" if rebooted else "supervisor")
     assert processes_of(job_id) == []
 
 

@@ -110,26 +110,6 @@ def test_a_job_of_another_version_is_named_and_can_be_removed(fleet: Fleet) -> N
     assert (row["removed"], path.exists()) == (True, False)
 
 
-def test_a_state_is_on_the_disk_before_its_name_and_the_name_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-
-    def sync(handle: int) -> None:
-        done.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
-
-    def replace(source: str, target: str) -> None:
-        done.append(f"{source} > {target}")
-        Path(source).rename(target)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(os, "replace", replace)
-    path = tmp_path / "state.json"
-    folders.write_atomic(str(path), b"{}")
-    partial = f"{path}.{os.getpid()}.partial"
-    assert done == [partial, f"{partial} > {path}", str(tmp_path)]
-
-
 def test_a_job_on_a_node_that_was_rebooted_has_ended_there_and_can_be_removed(fleet: Fleet) -> None:
     job_id = fleet.launch("pass")
     fleet.wait_settled(job_id)

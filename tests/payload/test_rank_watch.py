@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from nodectl.payload.jobs.contain import MARKER
 from nodectl.payload.jobs.ranks import RankWatch
 
@@ -26,8 +24,7 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.parametrize(("looks", "stall_s"), [(1, 0.0), (1, 4.0), (1, 400.0), (60, 0.0)])
-def test_a_rank_whose_start_stalls_after_the_fork_is_found(tmp_path: Path, looks: int, stall_s: float) -> None:
+def test_a_rank_whose_start_stalls_after_the_fork_is_found(tmp_path: Path) -> None:
     env = {**os.environ, MARKER: "job-1"}
     launcher = subprocess.Popen([sys.executable, "-S", "-c", _FORK, str(tmp_path / "go")], env=env)
     try:
@@ -37,14 +34,12 @@ def test_a_rank_whose_start_stalls_after_the_fork_is_found(tmp_path: Path, looks
         (child,) = _children(launcher.pid)
         watch = RankWatch("job-1", lambda _: {launcher.pid, child}, selectors.DefaultSelector(), 1)
         watch.expect(100.0)
-        for look in range(looks):
-            watch.look(100.0 + look)
+        watch.look(100.0)
         assert watch.running() == []
         (tmp_path / "go").touch()
         while not Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"sleep") and time.monotonic() < deadline:
             time.sleep(0.01)
-        for look in range(1 if looks == 1 else 10):  # one that was late is looked at less often
-            watch.look(100.0 + looks + stall_s + look)
+        watch.look(500.0)
         assert [(rank.pid, rank.rank, rank.local_rank) for rank in watch.running()] == [(child, 5, 1)]
         watch.close()
     finally:

@@ -35,10 +35,9 @@ def _place(job: str, rank: int, ending: str) -> str:
 
 
 def watch_of(job: str, rank: int) -> Dict[str, int]:
-    """`pid` (as the rank sees it), `signal` that has its stacks written, `handle` of their file; empty without."""
+    """`signal` that has its stacks written, `handle` of their file; empty without."""
     watch = read(_place(job, rank, "json"))
-    is_whole = all(isinstance(watch.get(name), int) for name in ("pid", "signal", "handle"))
-    return {name: watch[name] for name in ("pid", "signal", "handle")} if is_whole else {}
+    return watch if all(isinstance(watch.get(name), int) for name in ("signal", "handle")) else {}
 
 
 def is_watched(job: str, rank: int) -> bool:

@@ -13,7 +13,6 @@ from .contain import MARKER
 from .process import Stat, is_alive, read_environ, read_stat
 from .syscalls import process_handle
 
-_FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # on a stalled machine any time may pass between a fork and its exec
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 
@@ -70,7 +69,6 @@ class RankWatch:
         self._expected = expected
         self._ends = select.poll()
         self._ranks: Dict[int, Rank] = {}
-        self._looks: Dict[int, int] = {}
         self._eager_until_s = 0.0
         self._kills: Tuple[Optional[int], Optional[int]] = (None, None)
         self._next_look_s = 0.0
@@ -91,18 +89,17 @@ class RankWatch:
         if len(self._ranks) >= self._expected or now_s < self._next_look_s:
             return
         self._next_look_s = now_s + (_EAGER_LOOK_S if now_s < self._eager_until_s else _LATE_LOOK_S)
-        looks = self._looks
-        self._looks = {pid: looks.get(pid, -1) + 1 for pid in self._members(set(self._ranks))}
-        for pid, look in self._looks.items():
-            if pid not in self._ranks and (look < _FIRST_LOOKS or look % _EVERY_LOOKS == 0):
-                self._take_up(pid)
+        for pid in self._members(set(self._ranks)) - set(self._ranks):
+            self._take_up(pid)
 
     def _take_up(self, pid: int) -> None:
         env = read_environ(pid)
         if not (env.get("RANK", "").isdigit() and env.get("LOCAL_RANK", "").isdigit()):
             return
         stat = read_stat(pid)
-        if stat is None or not self._is_launcher(read_environ(stat.ppid)):
+        launcher = read_environ(stat.ppid) if stat else {}
+        # a data loader's parent is a rank
+        if stat is None or launcher.get(MARKER) != self._job_id or "LOCAL_RANK" in launcher:
             return
         local_rank = int(env["LOCAL_RANK"])
         gpu = kernel.gpu_address(env.get("CUDA_VISIBLE_DEVICES", ""), local_rank)
@@ -117,9 +114,6 @@ class RankWatch:
         self._kills = (self._kills[1], kernel.host_kills())
         for pid, rank in self._ranks.items():
             self._ranks[pid] = _in_groups(rank)
-
-    def _is_launcher(self, env: Dict[str, str]) -> bool:
-        return env.get(MARKER) == self._job_id and "LOCAL_RANK" not in env
 
     def deaths(self, *, after_stop: bool) -> List[Death]:
         """Return the ranks that ended since the last call, in the order of their local rank."""

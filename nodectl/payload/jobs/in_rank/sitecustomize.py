@@ -71,7 +71,7 @@ class _Rank:
         os.write(self.error, b" " * _ROOM_BYTES)
         self.error_file = _file_of(self.error)
         number, handle = self._register()
-        _write(self.place + ".json", {"pid": self.pid, "signal": number, "handle": handle})
+        _write(self.place + ".json", {"signal": number, "handle": handle})
         self._hook()
 
     def _register(self) -> Tuple[int, int]:
