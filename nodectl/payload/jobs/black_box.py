@@ -19,7 +19,7 @@ from ..common import machine
 from ..common.bounds import fitted
 from . import living, notes, waiting
 from .folder import JobFolder
-from .process import all_pids, read_stat, spawn_payload
+from .process import all_pids, read_stat, read_text, spawn_payload
 from .rhythm import LEAST_S
 
 FOLDER = "black_box"
@@ -108,7 +108,7 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
 def _parts(job: JobFolder) -> Iterator[Row]:
     looks = living.looks(job, _TOOL_S)
     yield next(looks)
-    yield {"host": {"memory": _text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}}
+    yield {"host": {"memory": read_text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}}
     yield from looks
     yield {"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}}
 
@@ -184,7 +184,7 @@ def _file_bytes(path: str) -> bytes:
 
 
 def _full_disks(job: JobFolder) -> List[str]:
-    mounts = (line.split() for line in _text("/proc/mounts").splitlines())
+    mounts = (line.split() for line in read_text("/proc/mounts").splitlines())
     disks = [words[1] for words in mounts if words[0].startswith("/dev/")]
     return list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]
 
@@ -196,11 +196,3 @@ def _blocked() -> List[str]:
     return [
         f"D {pid} {waiting.call(pid) or '-'} {waiting.command(pid).partition(' ')[0]}" for pid in waiting_pids[:_TOP]
     ]
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_TEXT_BYTES).decode(errors="replace")
-    except OSError:
-        return ""

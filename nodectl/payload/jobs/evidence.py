@@ -176,12 +176,7 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
     """Return the last bytes of an output as text; "" if it cannot be read."""
-    try:
-        with open(output.path, "rb") as file:
-            file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+    return outputs.tail(output.path, size_bytes, output.begin)
 
 
 _LACKING = ("data_missing", "import_error")

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ..common.bounds import fitted
 from .failures import row
 from .job_id import PLAN_VERSION, is_job_id
-from .process import all_pids, is_alive, read_cmdline, read_stat, send
+from .process import all_pids, is_alive, read_cmdline, read_stat, read_text, send
 
 _ROOM_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
@@ -58,11 +58,7 @@ def venv_of(plan: Dict[str, Any], host: Dict[str, Any]) -> str:
 
 def boot_id() -> str:
     """Return the id of this boot of the node; "" if the kernel gives none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def jobs_root() -> str:
@@ -278,14 +274,18 @@ def write_atomic(path: str, data: bytes) -> None:
         raise
 
 
-def no_space(path: str) -> str:
-    """Return the sentence for a disk too full for last messages; "" if it has space."""
+def is_full(path: str) -> bool:
+    """Tell whether a file system has no space for last messages."""
     try:
         state = os.statvfs(path)
     except OSError:
-        return ""
-    is_full = state.f_bavail * state.f_frsize < _FULL_BYTES
-    return f"no space is left on the file system of {path}" if is_full else ""
+        return False
+    return state.f_blocks > 0 and state.f_bavail * state.f_frsize < _FULL_BYTES
+
+
+def no_space(path: str) -> str:
+    """Return the sentence for a full disk; "" if it has space."""
+    return f"no space is left on the file system of {path}" if is_full(path) else ""
 
 
 def sync_folder(path: str) -> None:

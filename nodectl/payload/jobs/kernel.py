@@ -37,15 +37,6 @@ class Line(NamedTuple):
     at_s: Optional[float]
 
 
-def groups(pid: int) -> str:
-    """Return the control groups of a process, as /proc has them; empty if it is gone."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def counters(groups_text: str) -> List[str]:
     """Return the groups' files that count memory kills."""
     mounts = _mounts()

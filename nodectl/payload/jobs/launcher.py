@@ -10,6 +10,7 @@ from . import container, notes, syscalls
 from .checkpoints import resolve
 from .contain import MARKER
 from .folder import JobFolder, login_home, payload_folder, venv_of
+from .process import read_text
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 _TORCHRUN = "torchrun"
@@ -172,7 +173,6 @@ def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
 
 
 _HCA = "NCCL_IB_HCA"
-_MOST_BYTES = 1 << 20
 
 
 def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, str]:
@@ -195,8 +195,4 @@ def _nccl_files(env: Mapping[str, str]) -> List[str]:
 
 
 def _names_it(path: str) -> bool:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return any(line.startswith(f"{_HCA}=") for line in file.read(_MOST_BYTES).split("\n"))
-    except OSError:
-        return False
+    return any(line.startswith(f"{_HCA}=") for line in read_text(path).split("\n"))

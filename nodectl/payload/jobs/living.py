@@ -18,7 +18,7 @@ from ..common.patterns import lazily
 from . import flight, kernel, notes, outputs, pulse, waiting
 from .contain import Containment
 from .folder import JobFolder, venv_of
-from .process import below, read_environ, read_stat, send
+from .process import below, read_environ, read_stat, read_text, send
 from .ranks import Rank
 
 _ANSWER_S = 0.5
@@ -41,7 +41,8 @@ def look(job: str, ranks: Sequence[Rank], venv: str = "") -> List[Dict[str, Any]
     for rank in ranks:
         stack = spied.get(rank.pid) or answers.get(rank.rank, [])
         by = "py-spy" if rank.pid in spied else "signal" if stack else ""
-        rows.append({"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by})
+        stat = read_stat(rank.pid)
+        rows.append({"rank": rank.rank, "state": stat.state if stat else "X", "stack": stack, "by": by})
     return rows
 
 
@@ -94,14 +95,8 @@ def _ask(job: str, rank: int, pid: int) -> int:
 
 
 def _catches(pid: int, number: int) -> bool:
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    masks = [line.split()[1] for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith("SigCgt:")]
     return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
-
-
-def _state(rank: Rank) -> str:
-    stat = read_stat(rank.pid)
-    return stat.state if stat is not None else "X"
 
 
 def _written_since(job: str, rank: int, size: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Dict, NamedTuple
 from ..common import machine
 from ..common.sockets import family
 from .folder import no_space, venv_of
+from .process import read_text
 
 _ASK_S = 1.0
 _SHUTS_DOWN = "systemd-shutdow"  # process 1 at the very end, as far as its name goes
@@ -27,22 +28,11 @@ ASKED = Leaving("supervisor", "the job's supervisor there was asked to end by a 
 
 def why_asked() -> Leaving:
     """Return why the node asks this process to end."""
-    if _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping":
+    # of a system that is not quite well the status of systemctl is not 0
+    state = machine.printed(["systemctl", "is-system-running"], _ASK_S, any_status=True) or ""
+    if read_text("/proc/1/comm").startswith(_SHUTS_DOWN) or state.strip() == "stopping":
         return Leaving("rebooted", "the node was shut down while the job ran there")
     return ASKED
-
-
-def _name_of_init() -> str:
-    try:
-        with open("/proc/1/comm", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _systemd_says() -> str:
-    # of a system that is not quite well its status is not 0
-    return (machine.printed(["systemctl", "is-system-running"], _ASK_S, any_status=True) or "").strip()
 
 
 _GPU_S = 15.0

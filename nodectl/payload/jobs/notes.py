@@ -8,10 +8,10 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from . import steady
+from . import outputs, steady
+from .folder import is_full
 
 _MOST_BYTES = 8 << 20
-_FULL_BYTES = 64 * 1024
 _FATAL = "Fatal Python error: "
 
 
@@ -75,15 +75,7 @@ def raised_at(note: Dict[str, Any]) -> float:
 
 def full_disks(job: str, *more: str) -> List[str]:
     """Return which of the job's folder, the usual temporary folders and `more` have no free space now."""
-    return [place for place in (job, "/dev/shm", "/tmp", "/", *more) if _is_full(place)]  # noqa: S108
-
-
-def _is_full(place: str) -> bool:
-    try:
-        state = os.statvfs(place)
-    except OSError:
-        return False
-    return state.f_blocks > 0 and state.f_bavail * state.f_frsize < _FULL_BYTES
+    return [place for place in (job, "/dev/shm", "/tmp", "/", *more) if is_full(place)]  # noqa: S108
 
 
 def crash(job: str, rank: int) -> str:
@@ -94,7 +86,4 @@ def crash(job: str, rank: int) -> str:
 
 def stacks(job: str, rank: int) -> str:
     """Return the end of faulthandler's text for a rank, from a crash or a request."""
-    with contextlib.suppress(OSError), open(_place(job, rank, "stacks"), "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 256 * 1024))
-        return file.read().decode(errors="replace")
-    return ""
+    return outputs.tail(_place(job, rank, "stacks"), 256 * 1024)

@@ -171,6 +171,16 @@ class Keeper:
             sys.stderr.write(f"the output is not kept below its limit: its file system takes no holes ({error})\n")
 
 
+def tail(path: str, most_bytes: int, begin: int = 0) -> str:
+    """Return the last bytes of a file as text, from `begin` on; "" if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(begin, os.fstat(file.fileno()).st_size - most_bytes, 0))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def size(path: str) -> int:
     """Return how long a file is; 0 if there is none."""
     state = _stat(path)

@@ -26,10 +26,8 @@ class Stat(NamedTuple):
 
 def read_stat(pid: int) -> Optional[Stat]:
     """Return None if there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    text = read_text(f"/proc/{pid}/stat")
+    if not text:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     return Stat(fields[0], int(fields[1]), int(fields[19]), int(fields[49]), int(fields[11]) + int(fields[12]))
@@ -90,16 +88,17 @@ def _children(pid: int) -> Set[int]:
     children: Set[int] = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            children |= _children_of_thread(f"/proc/{pid}/task/{thread}/children")
+            children.update(map(int, read_text(f"/proc/{pid}/task/{thread}/children").split()))
     return children
 
 
-def _children_of_thread(path: str) -> Set[int]:
+def read_text(path: str) -> str:
+    """Return the text of a file, as of /proc; "" if it cannot be read."""
     try:
-        with open(path, encoding="ascii") as file:
-            return {int(word) for word in file.read().split()}
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def read_environ(pid: int) -> Dict[str, str]:

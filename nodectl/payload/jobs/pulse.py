@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..common import machine
 from . import outputs
 from .folder import JobFolder
+from .process import read_text
 
 _TAIL_BYTES = 64 * 1024
 _LINES = 400
@@ -67,7 +68,7 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
     row = progress("")
     for path in paths[:_MOST_FILES]:
-        row = progress(_tail(path), pattern)
+        row = progress(outputs.tail(path, _TAIL_BYTES), pattern)
         if row["step"] is not None:
             break
     return row
@@ -90,15 +91,6 @@ def _number(text: Optional[str]) -> Optional[int]:
     return int(digits) if digits.isdigit() else None
 
 
-def _tail(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
 def network_bytes(interface: str) -> Optional[Dict[str, int]]:
     """Bytes that came in and went out by the job's interface, or if it is not told by all but loopback."""
     names = [interface] if interface else [name for name in os.listdir("/sys/class/net") if name != "lo"]
@@ -115,14 +107,9 @@ def rdma_bytes() -> Optional[Dict[str, int]]:
 
 def _counters(folder: str, names: Tuple[str, str]) -> List[int]:
     try:
-        return [_read_number(os.path.join(folder, name)) for name in names]
-    except (OSError, ValueError):
+        return [int(read_text(os.path.join(folder, name))) for name in names]
+    except ValueError:
         return []
-
-
-def _read_number(path: str) -> int:
-    with open(path, encoding="ascii") as file:
-        return int(file.read())
 
 
 def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import kernel, steady
 from .contain import MARKER
-from .process import Stat, is_alive, read_environ, read_stat
+from .process import Stat, is_alive, read_environ, read_stat, read_text
 from .syscalls import process_handle
 
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
@@ -151,7 +151,7 @@ class RankWatch:
 
 
 def _in_groups(rank: Rank) -> Rank:
-    groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
+    groups = read_text(f"/proc/{rank.pid}/cgroup") if is_alive(rank.pid, rank.start_ticks) else rank.groups
     if groups == rank.groups:
         return rank
     return rank._replace(groups=groups, counts=kernel.counts(kernel.counters(groups)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Iterable, Iterator, List, Set, Tuple
+from typing import Iterable, Iterator, Set, Tuple
 
 from ..common.patterns import lazily
-from .process import all_pids
+from .process import all_pids, read_text
 
 _FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
 # what libraries name so holds messages; a file of the user's own there is data, which may be meant to stay
@@ -24,16 +24,8 @@ def mapped_by(pids: Iterable[int]) -> Set[Segment]:
 
     They are compared by inode: a semaphore's maker has it mapped under the name of a temporary file that is gone.
     """
-    inodes = {inode for pid in pids for inode in _mapped(pid)}
+    inodes = {int(match[0]) for pid in pids for match in _MAPPED.findall(read_text(f"/proc/{pid}/maps"))}
     return {(name, inode) for name, stat in _segments() if (inode := stat.st_ino) in inodes}
-
-
-def _mapped(pid: int) -> List[int]:
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            return [int(inode) for inode, _ in _MAPPED.findall(file.read())]
-    except OSError:
-        return []
 
 
 def _segments() -> Iterator[Tuple[str, os.stat_result]]:

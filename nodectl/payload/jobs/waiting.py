@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Any, Dict, List
 
-from .process import below, read_cmdline, read_stat
+from .process import below, read_cmdline, read_stat, read_text
 
 _MOST_HELPERS = 16
 _COMMAND_CHARS = 80
@@ -49,9 +49,7 @@ def call(pid: int) -> str:
             words = file.read().split()
         name = "" if words[0] == "running" else _names()[words[0]]
         return name and f"{name}(){_object(pid, name, [int(word, 16) for word in words[1:3]])}"
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/wchan", encoding="ascii") as file:
-        return file.read().strip("0")
-    return ""
+    return read_text(f"/proc/{pid}/wchan").strip("0")
 
 
 def _object(pid: int, name: str, args: List[int]) -> str:
