@@ -33,11 +33,10 @@ from nodectl.errors import UsageError
 from nodectl.jobs.black_box import explained, of_its_end, recall, telling
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
-from nodectl.jobs.listing import Listing, read_jobs
+from nodectl.jobs.listing import Listing, read_jobs, started_jobs
 from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
-from nodectl.jobs.seen import started_jobs
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets

@@ -28,6 +28,7 @@ from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.export.templates import render
+from nodectl.jobs.listing import note_started
 from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
@@ -50,7 +51,6 @@ from nodectl.jobs.plan import (
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status

@@ -238,7 +238,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
         f"checkpoint  {_checkpoint(plan)}",
         f"restarts    {_restarts(plan)}",
         *(f"skipped     {line}" for line in plan["skipped"]),
-        *([f"time limit  {_limit(plan)}"] if plan["time_limit_s"] else []),
+        *([f"time limit  {plan['time_limit_s']:g} s"] if plan["time_limit_s"] else []),
         "rank order",
     ]
     places = [*map(str, range(count)), *["-"] * (len(hosts) - count)]  # a spare has no rank
@@ -268,12 +268,6 @@ def _program(plan: Mapping[str, Any]) -> str:
     argv = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
     return engine + shlex.join(argv)
-
-
-def _limit(plan: Mapping[str, Any]) -> str:
-    warning = plan["warning"]
-    signal = f"; ranks get signal {warning['signal']} {warning['before_s']:g} s before" if warning else ""
-    return f"{plan['time_limit_s']:g} s{signal}"
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:
