@@ -61,6 +61,8 @@ from nodectl.transport.inventory.here import kept
 
 _CHANCE_S = 2.0
 _UNDO_S = 30.0
+# places that stay here, which the hosts name where the program misses them
+_MOST_STAYED = 300
 
 
 def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -309,7 +311,7 @@ def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchReque
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
         start=way.start,
-        stayed=() if way.code is None else way.code.stayed,
+        stayed=() if way.code is None else way.code.stayed[:_MOST_STAYED],
         time_limit_s=limits.time_limit or 0.0,
         on_event=work.on_event,
     )
