@@ -263,7 +263,6 @@ class App:
 
 
 def _ask_unseen(prompt: str) -> str:
-    """Return what is typed; if there is no terminal, a line of standard input."""
     if _has_terminal():
         return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
     line = sys.stdin.readline()

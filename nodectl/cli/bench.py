@@ -208,7 +208,6 @@ def network_sweep(app: App, asked: _NetworkSweep) -> None:
 def _sweep(
     app: App, options: TrainingOptions, rates: Sequence[int], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
-    """Return what was measured, and whether on a lab's links."""
     with lab_links(app.hosts, rates) as links, hold(app, "bench network-sweep", force=force) as holds:
         scaled, refused = links is not None, ProbeResult(findings=holds.findings)
         if holds.refused:

@@ -55,7 +55,7 @@ def init(app: App, folder: Path, wanted: tuple[str, ...], force: bool) -> None:
     _show(app, draft, files, notes)
     for text in notes:
         note(text)
-    for text in _next(files[0]):
+    for text in _next_steps(files[0]):
         note(text)
 
 
@@ -97,7 +97,6 @@ def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
 
 
 def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
-    """Return the inventory's hosts that the term (a host, group or pattern) selects; maybe none."""
     try:
         return app.inventory.hosts(term)
     except InventoryError as error:
@@ -178,7 +177,6 @@ def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -
     app.show("init", document, "\n".join([summary(draft), *(f"wrote {path}" for path in files)]))
 
 
-def _next(inventory: Path) -> list[str]:
-    """Return what to do now, as commands."""
+def _next_steps(inventory: Path) -> list[str]:
     named = f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}"
     return ["next:", *(f"  {step}" for step in (named, "nodectl provision --check --diff", "nodectl provision"))]

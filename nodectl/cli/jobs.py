@@ -169,7 +169,6 @@ def why(app: App, job: str) -> None:
 
 
 def _show_why(app: App, job: Job) -> Job:
-    """Show why a job ended, with what its black box holds; return it with what that explains."""
     takings = recall(app.transport, _members(app, job), job.id, app.forks)
     job = of_its_end(app.transport, app.hosts, explained(job, takings))
     document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
@@ -179,7 +178,6 @@ def _show_why(app: App, job: Job) -> Job:
 
 
 def _show_output(app: App, job: Job, name: str) -> None:
-    """Print the last lines of one host, where it answers."""
     hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
     if not hosts:
         return
@@ -345,7 +343,6 @@ def clean(app: App, jobs: tuple[str, ...]) -> None:
 
 
 def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:
-    """Return the jobs that some host did not remove, and by host which and why."""
     kept = {host: [row for row in rows if not row["removed"]] for host, rows in rows_by_host.items()}
     texts = {
         host: "; ".join(f"{row['id']} is kept: {row['problem'] or 'something of it runs'}" for row in rows)
@@ -429,7 +426,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
 
 
 def _find(app: App, name: str) -> tuple[Listing, Job]:
-    """Return all jobs and the one of this name."""
     listing = read_listing(app)
     return listing, listing.find(name)
 

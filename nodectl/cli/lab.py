@@ -201,7 +201,6 @@ def _as_root(name: str, yes: bool) -> LabFolder:
 
 
 def _become_root(yes: bool) -> NoReturn:
-    """Run this command again by sudo, asked for."""
     if not shutil.which("sudo"):
         raise LabError(
             "a lab needs root: mounts, network namespaces, an overlay of /", "run it as root, or install sudo"

@@ -74,8 +74,6 @@ def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 @option_group
 class _Limits:
-    """How many ranks there are, and what ends the job."""
-
     nproc_per_node: int | None = option(
         "--nproc-per-node", "Ranks on each host.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
     )
@@ -127,8 +125,6 @@ class _Program:
 
 @option_group
 class _Environment:
-    """The surroundings of each rank: its Python, container, variables, CPUs and NICs."""
-
     names: tuple[str, ...] = option("--env", "Pass a variable of your environment to the job.", metavar="NAME")
     env_file: Path | None = option(
         "--env-file",
@@ -183,8 +179,6 @@ class _Hosts:
 
 @option_group
 class _Options:
-    """All options of the command."""
-
     limits: _Limits
     code: _Program
     around: _Environment
@@ -234,12 +228,11 @@ def launch(app: App, asked: _Options) -> None:
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     app.inventory  # noqa: B018 - says first which machine is meant
-    work = _work(app, asked)
-    raise click.exceptions.Exit(_launched(app, asked, work))
+    work = _resolve(app, asked)
+    raise click.exceptions.Exit(_launch(app, asked, work))
 
 
-def _work(app: App, asked: _Options) -> _Work:
-    """Return what is to run, and show what of it is copied; UsageError if this machine has it not."""
+def _resolve(app: App, asked: _Options) -> _Work:
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
@@ -257,12 +250,11 @@ def _work(app: App, asked: _Options) -> _Work:
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), app.on_event())
 
 
-def _launched(app: App, asked: _Options, work: _Work) -> int:
-    """Return the exit status of the launch."""
+def _launch(app: App, asked: _Options, work: _Work) -> int:
     hosts: Sequence[Host] = in_rank_order(app.hosts)
     request = _request(asked, work, hosts)
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
-        request = replace(request, launcher=_own_launcher())
+        request = replace(request, launcher=_write_own_launcher())
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
     request = replace(request, nodes=fewer(request.nodes, len(hosts)))
     job_id = new_job_id()
@@ -285,8 +277,7 @@ def _launched(app: App, asked: _Options, work: _Work) -> int:
     return _follow(app, hosts, plan.id)
 
 
-def _own_launcher() -> str:
-    """Write the launch script, for a job on this machine that nobody has provisioned; its path."""
+def _write_own_launcher() -> str:
     path = kept("nodectl-launch")
     replace_file(path, render("launch.sh.j2", profiles="none", venv=""), mode=0o700)
     return str(path)
@@ -346,7 +337,6 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
 
 
 def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
-    """Show what is copied before it goes."""
     code: Code | None = way.code
     if code is None:
         note(f"code: nothing is copied, it runs in {way.start.chdir} of each host")

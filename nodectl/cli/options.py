@@ -142,7 +142,6 @@ def _filled(kind: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _declared_options(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
-    """Yield click's decorator for each field of the class and of the groups in it."""
     hints = get_type_hints(kind)
     for one in fields(kind):
         if _DECLARED not in one.metadata:
@@ -293,7 +292,6 @@ def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _take_settings(ctx: click.Context, app: App) -> None:
-    """Take global options from the settings, read as what is typed."""
     for param in (click.Option(names, **settings) for names, settings in _GLOBAL.items()):
         name = str(param.name)
         value = app.settings.get(name)

@@ -98,10 +98,9 @@ class _Command(click.Command):
 
 
 def _command(names: str) -> click.Command:
-    """Return the command of one probe, of `NAME,NAME`, or of a group."""
     probes = chosen(names)
     alone = probes[0] if names == probes[0].name else None
-    common, special = _common(probes), _own(alone) if alone else ()
+    common, special = _common_options(probes), _own(alone) if alone else ()
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
@@ -114,11 +113,10 @@ def _command(names: str) -> click.Command:
     params = [_click_option(option, name, usual) for option in (*special, *common)]
     about = [alone.summary, alone.help] if alone else [f"{names}, one after the other, with their common options."]
     text = "\n\n".join(filter(None, [*about, _EXIT_STATUS]))
-    return _Command(names, callback=run, params=[*params, *_of_the_run()], help=text)
+    return _Command(names, callback=run, params=[*params, *_run_options()], help=text)
 
 
-def _common(probes: Sequence[AnyProbe]) -> list[Declared]:
-    """Return the options that these probes share with all; those of pairs only where one measures between hosts."""
+def _common_options(probes: Sequence[AnyProbe]) -> list[Declared]:
     between = any(probe.between_hosts for probe in probes)
     return [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
 
@@ -138,7 +136,7 @@ def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, A
 
 def _click_option(declared_option: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
     option, field = declared_option.option, declared_option.field
-    name = _name(declared_option)
+    name = _parameter_name(declared_option)
     value = declared_option.value
     shown = option.default or (str(value) if value not in (None, ()) else "")
     if usual is not None and field in ("duration_s", "repetitions"):
@@ -152,8 +150,7 @@ def _click_option(declared_option: Declared, probe: str = "", usual: Amount | No
     )
 
 
-def _name(option: Declared) -> str:
-    """Return the option's name as click has it for a parameter: `gid_index`."""
+def _parameter_name(option: Declared) -> str:
     return option.flag.strip("-").replace("-", "_")
 
 
@@ -171,11 +168,11 @@ def _type(kind: Kind) -> click.ParamType[Any]:
 
 def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return, by field, what was given; the rest is the options' own default."""
-    return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
+    values = {option.field: given.get(_parameter_name(option)) for option in options}
+    return {field: value for field, value in values.items() if value is not None}
 
 
-def _of_the_run() -> list[click.Option]:
-    """Return the options that no probe sees."""
+def _run_options() -> list[click.Option]:
     options = [
         click.Option(
             ["--budget"],

@@ -275,7 +275,7 @@ def _paste(app: App, file: Path | None) -> None:
         }
     recorded = f" from the recording {app.source.recorded}" if app.source.recorded else ""
     made = f"Made {time.strftime('%Y-%m-%d')} by nodectl {__version__}{recorded}"
-    text = markdown(made, facts, findings, _figures(app))
+    text = markdown(made, facts, findings, _latest_figures(app))
     if file is None:
         app.show("report", {"markdown": text}, text)
     else:
@@ -318,12 +318,10 @@ def _gpu(gpu: Gpu) -> str:
 
 
 def _cpu_words(cpu: Cpu, words: str) -> str:
-    """Return the processors' words, and whether the host is a virtual machine."""
     return f"{words}; virtual machine ({cpu.hypervisor})" if cpu.hypervisor else f"{words}; no virtual machine"
 
 
-def _figures(app: App) -> list[Series]:
-    """Return the latest figures of each probe; none of a recording."""
+def _latest_figures(app: App) -> list[Series]:
     if app.replay is not None:
         return []
     with app.history() as history:

@@ -87,7 +87,6 @@ def plans_of(run: ProvisionRun) -> Plans:
 
 
 def _plan_lines(plans: Plans) -> list[str]:
-    """Return what changes, hosts with the same way back together."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for host, plan in plans.items():
         lines = [f"  {change['what']} {change['subject']}: {change['action']}" for change in plan["changes"]]

@@ -63,7 +63,6 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
 
 
 def _followed(path: Path) -> Path:
-    """Return where the links lead; PermissionError if one is of a login that is neither root nor this one."""
     for place in places_to(path.absolute()):
         status = place.lstat()
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):

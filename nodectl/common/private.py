@@ -200,7 +200,6 @@ def why_not_whole(folder: Path) -> str:
 
 
 def _homes(folder: Path) -> Iterator[Path]:
-    """Yield those of this login, of the one that called sudo, and of the folder's owner."""
     with suppress(RuntimeError):  # no HOME, and a login that has no entry
         yield Path.home().resolve()
     logins = [str(os.getuid()), os.environ.get("SUDO_UID", "")]

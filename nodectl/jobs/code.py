@@ -216,7 +216,7 @@ def _alone(folder: Path, named: Sequence[Path], include: Sequence[Path]) -> Code
         size_bytes=sum(path.stat().st_size for path in named),
         stayed=tuple((place, why) for place in beside),
         alone=why,
-        shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_spoken(files)),
+        shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_leaks(files)),
     )
 
 
@@ -251,12 +251,11 @@ def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]
         files=tuple(files),
         size_bytes=_check_size(root, files, limit_mib),
         stayed=tuple(interesting),
-        shown=tuple(_spoken(files)),
+        shown=tuple(_leaks(files)),
     )
 
 
-def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:
-    """Return a line for each program that holds a secret: it travels, since the job is made of it."""
+def _leaks(files: Sequence[tuple[Path, str]]) -> list[str]:
     return [
         f"{place} holds {what}, and travels with it: give it by --env or --env-file instead"
         for path, place in files
@@ -378,7 +377,7 @@ def _collect(root: Path, named: Iterable[Path]) -> tuple[list[tuple[Path, str]],
             raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
     travels = {str(folder) for place in taken for folder in PurePosixPath(place).parents}
     gone = {place: rule for place, rule in stayed.items() if place not in taken and place.rstrip("/") not in travels}
-    folded = {_folded(place, travels): rule for place, rule in gone.items()}
+    folded = {_topmost_staying(place, travels): rule for place, rule in gone.items()}
     return [(taken[place], place) for place in sorted(taken)], folded
 
 
@@ -443,8 +442,7 @@ def _spec(file: Path) -> GitIgnoreSpec:
         raise UsageError(f"{file}: {error}", "correct the file") from error
 
 
-def _folded(place: str, travels: set[str]) -> str:
-    """Return the topmost folder of a place in which nothing travels, or the place itself."""
+def _topmost_staying(place: str, travels: set[str]) -> str:
     folders = [str(folder) for folder in reversed(PurePosixPath(place).parents)]
     return next((f"{folder}/" for folder in folders if folder not in travels and folder != "."), place)
 

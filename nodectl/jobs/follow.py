@@ -70,8 +70,6 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A sign of life from a host's reader, or its end."""
-
     host: str
     ended: bool = False
 
@@ -186,7 +184,7 @@ class _Reader:
                 on_output=self._take,
             )
             if not self.ended:
-                self._put(Trouble(self.host.name, self._problem(done)))
+                self._put(Trouble(self.host.name, self._why_ended_early(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
                 self._put(_Sign(self.host.name, ended=True))
                 return
@@ -204,8 +202,7 @@ class _Reader:
         except ValueError as error:
             self.damage = f"{UNREADABLE}: {error}"
 
-    def _problem(self, done: CommandResult) -> str:
-        """Return why the output ended early."""
+    def _why_ended_early(self, done: CommandResult) -> str:
         if done.outcome is not Outcome.RAN or done.exit_status:
             return why(done)
         try:

@@ -332,7 +332,6 @@ def make_plan(
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:
-    """Add the engine that preflight found for the container, and whether there are GPUs to give to it."""
     if asked.container is None:
         return asked
     container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))

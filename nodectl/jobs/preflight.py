@@ -93,7 +93,7 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
         return list(candidates)
     rdma = all(candidate.known("rdma_devices", RdmaDevices).names for candidate in candidates)
     named = [(by_name[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
-    best = choose([(host, _leading(nics)) for host, nics in named], rdma=rdma)
+    best = choose([(host, _with_known_speed(nics)) for host, nics in named], rdma=rdma)
     chosen = {host.name: nics.get(best[host.name].interface) for host, nics in named}
     networks = [networks_of(nic) for nic in chosen.values() if nic is not None]
     shared = set.intersection(*networks) if len(networks) == len(candidates) else set()
@@ -102,8 +102,7 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
     return [_on(candidate, chosen[candidate.host], next(iter(shared))) for candidate in candidates]
 
 
-def _leading(nics: Mapping[str, Nic]) -> dict[str, Nic]:
-    """Return the NICs whose speed the kernel knows: a virtual one may lead nowhere."""
+def _with_known_speed(nics: Mapping[str, Nic]) -> dict[str, Nic]:
     return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
 
 
@@ -173,13 +172,12 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
         "image": needs.image,
-        "engines": _engines(needs.image),
+        "engines": _engines_for(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",
     }
 
 
-def _engines(image: str) -> list[str]:
-    """Return the engines that may run the image: Apptainer for a file, else Docker or Podman."""
+def _engines_for(image: str) -> list[str]:
     if not image:
         return []
     return [APPTAINER] if image.startswith("/") else [engine for engine in ENGINES if engine != APPTAINER]
@@ -191,7 +189,6 @@ def _status(recording: Recording) -> tuple[int | None, str]:
 
 
 def _last_words(entry: Entry | None, unread: Unread) -> str:
-    """Return the last error message of the program on the host, else why its answer could not be read."""
     lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
     return (lines[-1] if lines else unread.reason)[:_SHOWN_CHARS]
 
@@ -204,7 +201,6 @@ def _not_copied(copied: CommandResult) -> Finding:
 
 
 def _no_payload(host: str, actual: str, remedy: str) -> Finding:
-    """Return the finding on a host that answers but lacks Python, or room for the payload."""
     expected = "nodectl's programs run there"
     return Finding(host, PAYLOAD.id, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 

@@ -75,7 +75,6 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
 
 
 def _words(asked: Asked) -> tuple[str, ...]:
-    """All words that say what is started, with the module in front where one is named."""
     given = (*(() if asked.script is None else (asked.script,)), *asked.args)
     if asked.module is None:
         if not given:
@@ -119,7 +118,6 @@ def _trace(asked: Asked) -> str:
 
 
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
-    """Return the container; raise UsageError for a wrong image name, and for options that a container excludes."""
     image = asked.container
     if image is None:
         return None

@@ -87,7 +87,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
-        why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else ""
+        why = f"{_where(first)}{_shortened(_first_line(first.message))}" if first else ""
         took = str(_duration(job))
         rows.append((job.id, job.state.value, job.operator, started, took, fold(job.hosts), job.script, why))
     return aligned(rows)
@@ -119,7 +119,7 @@ def job_text(job: Job) -> str:
 def _past_line(past: PastAttempt) -> str:
     """Return `attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
-    why = f": {_where(past.cause)}{_cut(_first_line(past.cause.message))}" if past.cause else ""
+    why = f": {_where(past.cause)}{_shortened(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
 
 
@@ -201,8 +201,7 @@ def cause_lines(cause: Failure) -> list[str]:
     return [*lines, *([f"  try: {cause.remedy}"] if cause.remedy else [])]
 
 
-def _cut(text: str) -> str:
-    """So much of it that a table stays one: `jobs why` has all."""
+def _shortened(text: str) -> str:
     return text if len(text) <= _WHY_CHARS else f"{text[: _WHY_CHARS - 1]}…"
 
 
@@ -225,7 +224,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     spares = fold(host["name"] for host in hosts[count:])
     lines = [
         f"job         {plan['id']}",
-        f"script      {_program(plan)}",
+        f"script      {_program_words(plan)}",
         *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
         f"hosts       {fold(host['name'] for host in hosts[:count])}{spares and f'; {spares} to spare'}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
@@ -250,7 +249,6 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
 
 
 def _environments(plan: Mapping[str, Any]) -> str:
-    """Return the job's environment, and those of hosts that have one of their own."""
     of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
     return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
 
@@ -262,8 +260,7 @@ def _restarts(plan: Mapping[str, Any]) -> str:
     return f"{plan['restarts']}, by the hosts themselves{least}"
 
 
-def _program(plan: Mapping[str, Any]) -> str:
-    """Return what is started, as the operator said it."""
+def _program_words(plan: Mapping[str, Any]) -> str:
     start = plan["start"]
     argv = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""

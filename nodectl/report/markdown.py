@@ -63,7 +63,6 @@ def _figures(figures: Sequence[Series]) -> Iterator[tuple[str, ...]]:
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]], most: int) -> tuple[str, ...]:
-    """Return the lines of a table with its first `most` rows, and how many follow; nothing without rows."""
     listed = list(rows)
     if not listed:
         return ()

@@ -81,7 +81,7 @@ def measurements_text(
     if is_fleet and not everything:
         shown = [matrix(one, width) for one in series]
         parts += [_worst_table(series, [bool(text) for text in shown], width), *shown]
-        hidden = _hidden(series, shown)
+        hidden = _count_hidden(series, shown)
         total = sum(len(one.members) for one in series)
         parts.append(
             f"{hidden} of {total} values {'is' if hidden == 1 else 'are'} not shown: --all shows each" * bool(hidden)
@@ -110,7 +110,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, wid
 def _fleet_table(series: Sequence[Series], width: int) -> str:
     header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
     alike = _measurements_alike(series)
-    rows = [(one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series]
+    rows = [(one.probe, _own(one, alike) or "-", _members_text(one), *_figures(one)) for one in series]
     return fitted([header, *rows], width, header.index("WHAT"))
 
 
@@ -129,8 +129,7 @@ def _own(one: Series, alike: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(word for word in one.what.split(", ") if word not in alike[one.probe])
 
 
-def _count(one: Series) -> str:
-    """Return `48 paths`, `16 hosts`, `32 on 4 hosts`."""
+def _members_text(one: Series) -> str:
     number, hosts = len(one.members), len(one.hosts)
     if all(len(member.hosts) == 2 and member.direction for member in one.members):
         return counted(number, "path")
@@ -218,8 +217,7 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
-    """Return how many values the text does not show."""
+def _count_hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
     hidden = 0
     for one, text in zip(series, matrices, strict=True):
         if not text and not one.is_alike():

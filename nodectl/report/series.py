@@ -92,7 +92,7 @@ def fleet_series(measurements: Sequence[Measurement], kind_of: KindOf) -> list[S
         chosen = kind_of(measurement.probe).what(measurement.conditions)
         groups[measurement.probe, measurement.unit, tuple(chosen.items())].append(measurement)
     series = [_series(probe, kind_of(str(probe)), members) for (probe, *_), members in groups.items()]
-    return _named(series)
+    return _told_apart(series)
 
 
 def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement]) -> Series:
@@ -104,8 +104,7 @@ def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement
     return Series(str(probe), kind, tuple(first), _shared(kind, first), later)
 
 
-def _named(series: Sequence[Series]) -> list[Series]:
-    """Return those that show the same get the chosen conditions by which they differ."""
+def _told_apart(series: Sequence[Series]) -> list[Series]:
     named = []
     for one in series:
         alike = [other for other in series if (other.probe, other.what) == (one.probe, one.what)]

@@ -82,7 +82,6 @@ def _quoted(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """On one line, whatever a host put into a name."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -168,7 +167,7 @@ def fabric_text(fabric: Fabric) -> str:
     if fabric.witness:
         lines.append(f"    {' - '.join(fabric.witness)}")
     rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP")]
-    for tier, loads in sorted(_by_tier(fabric).items(), reverse=True):
+    for tier, loads in sorted(_switches_by_tier(fabric).items(), reverse=True):
         title = f"  {tier}" if tier else "  no host"
         down, up = _span(load.ports_down for load in loads), _span(load.ports_up for load in loads)
         rows.append((title, str(len(loads)), down, up))
@@ -179,8 +178,7 @@ def fabric_text(fabric: Fabric) -> str:
     return "\n".join(lines)
 
 
-def _by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
-    """Return the switches of each tier; 0 has those to which no host leads."""
+def _switches_by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
     tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
     for load in fabric.switches:
         tiers[load.tier].append(load)
@@ -188,7 +186,6 @@ def _by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
 
 
 def _nic_name(nic: NodeNic) -> str:
-    """Return `NIC0 mlx5_0`; once if both are the same."""
     return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
 
 

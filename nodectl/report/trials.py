@@ -72,16 +72,15 @@ def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everyt
     """Return a line for each thing measured; without `everything` only the worst of what is part of a mean."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
-    singles = [verdict for verdict, mean in _inside(verdicts) if mean is not None]
-    worst = _worst(verdict for verdict in singles if verdict.is_regression)[:_MOST_SINGLE]
+    singles = [verdict for verdict, mean in _with_mean(verdicts) if mean is not None]
+    worst = _largest_losses_first(verdict for verdict in singles if verdict.is_regression)[:_MOST_SINGLE]
     left = set() if everything else set(map(id, singles)) - set(map(id, worst))
     rows = [_row(verdict, names) for verdict in verdicts if id(verdict) not in left]
     table = fitted([header, *rows], width, header.index("WHAT"))
     return f"{table}\n({len(left)} single paths or hosts are not shown: --all)" if left else table
 
 
-def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Sort the largest losses first, and before all those what has no figure because it failed."""
+def _largest_losses_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return sorted(
         verdicts,
         key=lambda verdict: (
@@ -92,8 +91,7 @@ def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
     )
 
 
-def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
-    """Each with the mean that it is part of, which stands before it."""
+def _with_mean(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
     mean: Verdict | None = None
     for verdict in verdicts:
         yield verdict, mean if mean is not None and not verdict.is_mean and mean.kind == verdict.kind else None

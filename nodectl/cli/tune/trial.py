@@ -168,7 +168,6 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
 
 
 def _show_interrupted(app: App, trial: Trial) -> None:
-    """Show what was measured, what became of the settings, and where to see it again."""
     show_trial(app, trial)
     bad = [finding for finding in trial.findings if finding.status in (Status.FAILED, Status.UNKNOWN)]
     left = fold(finding.host for finding in bad if finding.subject == "former values")

@@ -45,7 +45,6 @@ def _hydra(nodes: Sequence[Node]) -> str:
 
 
 def _torchrun(nodes: Sequence[Node]) -> str:
-    """Return what is to be run on each host, since torchrun reads no list of hosts."""
     lines = ["# Written by nodectl. torchrun reads no hostfile: run each line on its node, with the script behind it."]
     for rank, node in enumerate(nodes):
         argv = ["torchrun", "--nnodes", str(len(nodes)), "--node-rank", str(rank), "--nproc-per-node", str(node.slots)]

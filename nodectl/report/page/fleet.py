@@ -107,7 +107,7 @@ def _findings(one: Found) -> Iterator[Block]:
         first = of_check[0]
         table = findings_table(f"{first.check}, {first.status}", of_check, one.origin)
         more = f" (and {counted(len(table.rows) - 1, 'other value')})" if len(table.rows) > 1 else ""
-        line = f"{first.check} on {clipped(_hosts(of_check), _LONGEST_NAMES)}: {first.actual}{more}"
+        line = f"{first.check} on {clipped(_hosts_named(of_check), _LONGEST_NAMES)}: {first.actual}{more}"
         yield Fold(Mark(first.status, first.status), line, (table,), len(table.rows) <= _OPEN_ROWS)
 
 
@@ -127,7 +127,7 @@ def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
     seen = list(dict.fromkeys(finding.evidence for finding in alike if finding.evidence))
     action = "" if first.action == _DO_NOTHING else first.action
     return (
-        _hosts(alike),
+        _hosts_named(alike),
         Mark(first.status, first.status),
         first.check,
         subjects,
@@ -138,6 +138,5 @@ def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
     )
 
 
-def _hosts(findings: Sequence[Finding]) -> str:
-    """Return the hosts of findings; a finding about a path or a group names all of its hosts."""
+def _hosts_named(findings: Sequence[Finding]) -> str:
     return fold(dict.fromkeys(host for finding in findings for host in finding.hosts or (finding.host,)))
