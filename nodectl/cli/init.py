@@ -55,7 +55,8 @@ def init(app: App, folder: Path, wanted: tuple[str, ...], force: bool) -> None:
     _show(app, draft, files, notes)
     for text in notes:
         note(text)
-    for text in _next_steps(files[0]):
+    named = f"export ANSIBLE_INVENTORY={shlex.quote(str(files[0].absolute()))}"
+    for text in ("next:", f"  {named}", "  nodectl provision --check --diff", "  nodectl provision"):
         note(text)
 
 
@@ -175,8 +176,3 @@ def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -
         "notes": list(notes),
     }
     app.show("init", document, "\n".join([summary(draft), *(f"wrote {path}" for path in files)]))
-
-
-def _next_steps(inventory: Path) -> list[str]:
-    named = f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}"
-    return ["next:", *(f"  {step}" for step in (named, "nodectl provision --check --diff", "nodectl provision"))]

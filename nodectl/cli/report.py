@@ -25,7 +25,7 @@ from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.facts.base import AbsentError, UnknownError
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
 from nodectl.facts.gpus import GPUS_FACT, Gpu, Gpus
-from nodectl.facts.processors import CPU_FACT, Cpu
+from nodectl.facts.processors import CPU_FACT
 from nodectl.health.fleet import Health
 from nodectl.ledger.accept.store import latest
 from nodectl.ledger.history.database import iso
@@ -289,7 +289,8 @@ def _words(recording: Recording) -> dict[str, str]:
     with suppress(AbsentError, UnknownError, ParseError):
         words["gpus"] = _gpu_words(GPUS_FACT.read(recording))
     with suppress(AbsentError, UnknownError, ParseError):
-        words["cpu"] = _cpu_words(CPU_FACT.read(recording), words["cpu"])
+        hypervisor = CPU_FACT.read(recording).hypervisor
+        words["cpu"] += f"; virtual machine ({hypervisor})" if hypervisor else "; no virtual machine"
     return words
 
 
@@ -317,10 +318,6 @@ def _gpu(gpu: Gpu) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _cpu_words(cpu: Cpu, words: str) -> str:
-    return f"{words}; virtual machine ({cpu.hypervisor})" if cpu.hypervisor else f"{words}; no virtual machine"
-
-
 def _latest_figures(app: App) -> list[Series]:
     if app.replay is not None:
         return []
@@ -342,12 +339,11 @@ def _heading(app: App) -> str:
 def _with_hosts(app: App, content: Content) -> Content:
     looks = (health(app.source, health_of(app, app.source, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
-    launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
-    return replace(content, found=looks, wired=wired, launched=launched)
-
-
-def _jobs(app: App) -> Launched:
-    return Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
+    content = replace(content, found=looks, wired=wired)
+    if app.replay is not None:
+        return content
+    jobs = Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
+    return replace(content, launched=(jobs, *content.launched))
 
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:

@@ -294,6 +294,8 @@ def make_plan(
     """Make the plan; raise JobError where request and surroundings do not fit together."""
     master_port, heartbeat_port = choose_ports(surroundings.free_ports)
     hosts, gpus = len(surroundings.hosts), surroundings.gpu_counts
+    # a command may start ranks itself
+    asked = request.nproc_per_node or (1 if request.start.engine == COMMAND else None)
     nodes = request.nodes or NodeCount(hosts, hosts)
     replaceable = hosts > nodes.most or nodes.least < nodes.most
     restarts = request.restarts if request.restarts is not None else (max(1, hosts - nodes.least) if replaceable else 0)
@@ -307,7 +309,7 @@ def make_plan(
         created_at=time.time(),
         operator=operator(),
         hosts=surroundings.hosts,
-        nproc_per_node=choose_nproc(_asked(request), gpus),
+        nproc_per_node=choose_nproc(asked, gpus),
         script=request.script,
         args=request.args,
         env_names=request.env_names,
@@ -336,11 +338,6 @@ def _start(asked: Start, surroundings: Surroundings) -> Start:
         return asked
     container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))
     return replace(asked, container=container)
-
-
-def _asked(request: LaunchRequest) -> int | None:
-    """Return the ranks a host that are asked for; of a command one, since it may well start ranks itself."""
-    return 1 if request.start.engine == COMMAND and request.nproc_per_node is None else request.nproc_per_node
 
 
 def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:

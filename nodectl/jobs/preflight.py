@@ -93,17 +93,15 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
         return list(candidates)
     rdma = all(candidate.known("rdma_devices", RdmaDevices).names for candidate in candidates)
     named = [(by_name[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
-    best = choose([(host, _with_known_speed(nics)) for host, nics in named], rdma=rdma)
+    # a virtual NIC, whose speed the kernel does not know, may lead nowhere
+    real = [(host, {name: nic for name, nic in nics.items() if (nic.speed_mbit or 0) > 0}) for host, nics in named]
+    best = choose(real, rdma=rdma)
     chosen = {host.name: nics.get(best[host.name].interface) for host, nics in named}
     networks = [networks_of(nic) for nic in chosen.values() if nic is not None]
     shared = set.intersection(*networks) if len(networks) == len(candidates) else set()
     if len(shared) != 1:
         return list(candidates)
     return [_on(candidate, chosen[candidate.host], next(iter(shared))) for candidate in candidates]
-
-
-def _with_known_speed(nics: Mapping[str, Nic]) -> dict[str, Nic]:
-    return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
 
 
 def _on(candidate: Candidate, nic: Nic | None, network: Network) -> Candidate:

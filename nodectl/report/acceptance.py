@@ -9,8 +9,7 @@ from dataclasses import replace
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
-from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, Step, StepState
-from nodectl.model.finding import Finding
+from nodectl.model.acceptance import Acceptance, NodeVerdict, Step, StepState
 from nodectl.model.status import Status
 from nodectl.report.findings import TWO_SCREENS, folded
 from nodectl.report.table import fitted
@@ -50,8 +49,13 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
     rows = [("HOSTS", "VERDICT", "STEPS")]
     rows += [(fold(names), str(verdict), _steps_text(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
     blocks = [fitted(rows, width)]
-    seen = (_naming_step(reason) for host in acceptance.hosts for reason in host.reasons)
-    if lines := folded([one for one in seen if one.status is not Status.OK], TWO_SCREENS):
+    seen = [
+        replace(finding, check=finding.check if finding.check == reason.step else f"{reason.step}, {finding.check}")
+        for host in acceptance.hosts
+        for reason in host.reasons
+        if (finding := reason.finding).status is not Status.OK
+    ]
+    if lines := folded(seen, TWO_SCREENS):
         blocks.append("\n".join(lines))
     if not_tried := _left_out("not tried", acceptance.steps):
         blocks.append("\n".join(not_tried))
@@ -64,11 +68,6 @@ def _steps_text(done: Sequence[str], cells: Sequence[str]) -> str:
     fine, away = cells.count("ok"), cells.count("-")
     parts += [f"{fine} ok"] if fine else []
     return ", ".join(parts + ([f"{away} not taken part in"] if away else []))
-
-
-def _naming_step(reason: Seen) -> Finding:
-    check = reason.finding.check
-    return replace(reason.finding, check=check if check == reason.step else f"{reason.step}, {check}")
 
 
 def _summary(acceptance: Acceptance) -> str:

@@ -57,14 +57,10 @@ def _outputs(results: Sequence[CommandResult]) -> list[str]:
             groups[result.exit_status or 0, result.stdout, result.stderr, result.error].append(result.host)
     lines: list[str] = []
     for (status, stdout, stderr, error), hosts in sorted(groups.items(), key=lambda group: -len(group[1])):
-        lines.append(_heading(fold(hosts), len(hosts), status, error))
+        count, failed = f"({len(hosts)})" if len(hosts) > 1 else "", f"exit status {status}" if status else ""
+        lines.append("--- " + "  ".join(filter(None, [fold(hosts), count, failed, error])))
         lines += [text.rstrip("\n") for text in (stdout, stderr) if text.strip("\n")]
     return lines
-
-
-def _heading(hosts: str, count: int, status: int, error: str) -> str:
-    parts = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
-    return "--- " + "  ".join(word for word in parts if word)
 
 
 def _remedies(failed: Sequence[CommandResult]) -> list[str]:

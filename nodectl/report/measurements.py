@@ -26,7 +26,10 @@ def matrix(one: Series, width: int) -> str:
         return ""
     value, unit = readable(one.median, one.unit.name)
     factor = value / one.median if one.median else 1.0
-    texts = {tuple(member.hosts): _cell(one, member, factor) for member in one.members}
+    texts = {}
+    for member in one.members:
+        later = one.again(member)
+        texts[tuple(member.hosts)] = digits(factor * (later or member).value) + ("*" if later else "")
     rows = [
         (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
         for sender in hosts
@@ -38,11 +41,6 @@ def matrix(one: Series, width: int) -> str:
     # of conditions there may be more than fit
     lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
     return "\n".join([*lines, table, *([LEGEND] if one.later else [])])
-
-
-def _cell(one: Series, member: Measurement, factor: float) -> str:
-    later = one.again(member)
-    return digits(factor * (later or member).value) + ("*" if later else "")
 
 
 # of a series with more members the worst ones are shown, more of them if no matrix shows all
@@ -99,7 +97,8 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, wid
             kind_of(measurement.probe).unit(measurement.unit).text(measurement.value) + _expected(measurement, kind_of),
             _spread(measurement),
             ", ".join(
-                filter(None, [_again(measurement), kind_of(measurement.probe).conditions(measurement.conditions)])
+                ["measured again"] * bool(measurement.conditions.get(AGAIN))
+                + list(filter(None, [kind_of(measurement.probe).conditions(measurement.conditions)]))
             ),
         )
         for measurement in measurements
@@ -232,10 +231,6 @@ def _where(measurement: Measurement) -> str:
 
 def _spread(measurement: Measurement) -> str:
     return "-" if measurement.spread is None else f"{100 * measurement.spread:.1f} %"
-
-
-def _again(measurement: Measurement) -> str:
-    return "measured again" if measurement.conditions.get(AGAIN) else ""
 
 
 def _expected(measurement: Measurement, kind_of: KindOf) -> str:

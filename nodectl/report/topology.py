@@ -94,13 +94,9 @@ def alike(nodes: Mapping[str, NodeTopology]) -> list[tuple[list[str], NodeTopolo
     """Hosts with the same picture together, the largest group first."""
     groups: dict[str, list[str]] = defaultdict(list)
     for host, node in nodes.items():
-        groups[repr(_anonymous(node))].append(host)
+        bottlenecks = [(item.check, item.subject, item.actual) for item in node.bottlenecks]
+        groups[repr(replace(node, bottlenecks=())) + repr(bottlenecks)].append(host)
     return [(hosts, nodes[hosts[0]]) for hosts in sorted(groups.values(), key=len, reverse=True)]
-
-
-def _anonymous(node: NodeTopology) -> tuple[object, ...]:
-    bottlenecks = [(bottleneck.check, bottleneck.subject, bottleneck.actual) for bottleneck in node.bottlenecks]
-    return (node.gpus, node.nics, node.links, node.gpu_nic, bottlenecks, node.unknown, node.recorded)
 
 
 def nodes_text(nodes: Mapping[str, NodeTopology]) -> str:

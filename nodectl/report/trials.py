@@ -40,16 +40,12 @@ class Names:
         where, *conditions = _parts(subject)
         common = self.shared.get(probe, frozenset())
         kept = [condition for condition in conditions if condition not in common or " " not in condition]
-        return ", ".join([_few(where), *kept])
+        count = where.count(",") + 1
+        return ", ".join([counted(count, "host") if count > _SHOWN_HOSTS else where, *kept])
 
 
 def _parts(subject: str) -> list[str]:
     return subject.split(", ")
-
-
-def _few(where: str) -> str:
-    count = where.count(",") + 1
-    return counted(count, "host") if count > _SHOWN_HOSTS else where
 
 
 # what an operator must not overlook
@@ -98,19 +94,16 @@ def _with_mean(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict |
         mean = verdict if verdict.is_mean else mean
 
 
-def _energy(unit: str) -> str:
-    """Return the unit of energy, beside which the same thing has a speed; else empty."""
-    return unit if unit.startswith("J/") else ""
-
-
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
     is_told = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
     low, high = verdict.interval_percent or (0.0, 0.0)
     failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
+    # the same thing has a speed in another row
+    energy = verdict.unit if verdict.unit.startswith("J/") else ""
     return (
         verdict.profile,
         verdict.probe,
-        ", ".join(filter(None, [names.short(verdict.probe, verdict.subject), _energy(verdict.unit)])),
+        ", ".join(filter(None, [names.short(verdict.probe, verdict.subject), energy])),
         "-" if verdict.size_bytes is None else format_size(verdict.size_bytes),
         f"{verdict.verdict}{_MARK if verdict.is_regression else ''}",
         f"{verdict.gain_percent:+.1f} %" if is_told else "-",

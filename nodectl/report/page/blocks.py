@@ -128,10 +128,6 @@ def _with_code(text: str) -> Markup:
 
 
 def _without_empty_columns(table: Table) -> Table:
-    kept = [at for at in range(len(table.columns)) if any(_text(row[at]) for row in table.rows)]
+    kept = [at for at in range(len(table.columns)) if any(getattr(row[at], "text", row[at]) for row in table.rows)]
     rows = [tuple(row[at] for at in kept) for row in table.rows]
     return Table(table.caption, tuple(table.columns[at] for at in kept), rows, table.origin)
-
-
-def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell.text

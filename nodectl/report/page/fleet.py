@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
@@ -114,11 +115,8 @@ def _findings(one: Found) -> Iterator[Block]:
 def findings_table(caption: str, findings: Sequence[Finding], origin: Origin) -> Table:
     """Return a row for each thing said, with the hosts and subjects of which it is said."""
     columns = ("Hosts", "Status", "Check", "Subject", "Found", "Expected", "What to do", "Seen")
-    return Table(caption, columns, [_row(alike) for alike in grouped(findings, _said)], origin)
-
-
-def _said(finding: Finding) -> tuple[str, ...]:
-    return finding.status, finding.check, finding.actual, finding.expected, finding.action, finding.remedy
+    said = attrgetter("status", "check", "actual", "expected", "action", "remedy")
+    return Table(caption, columns, [_row(alike) for alike in grouped(findings, said)], origin)
 
 
 def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
