@@ -390,10 +390,7 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
 def stop_job(
     app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), reported: Collection[str] = ()
 ) -> Mapping[str, str]:
-    """Stop the job on these hosts; those that did not, with the reason.
-
-    Problems that were `reported` before, of hosts that are none `of` the job, are left out: they may be anything.
-    """
+    """Stop the job; return the hosts that did not, with reasons, but for other hosts' problems `reported` before."""
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
     problems = {host: why for host, why in answers.problems.items() if host in of or host not in reported}
     _note_problems(problems)

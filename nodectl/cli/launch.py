@@ -369,10 +369,7 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
 def _preflight(
     app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Show the findings of preflight and return the hosts of the job; end the launch if too few hosts pass.
-
-    If spares are left, the hosts that fail are left out.
-    """
+    """Show preflight's findings and return the hosts that pass, if they are enough; else end the launch."""
     report = run_preflight(app.transport, hosts, needs, app.forks)
     kept, passed = parted(report.findings, skipping)
     skipped = skipped_lines(skipping, passed)

@@ -87,11 +87,7 @@ def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequen
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:
-    """Keep the measurements; with `against`, what has changed since, with findings.
-
-    A history that cannot be written costs a line on stderr, not the result of minutes; one that was asked for is an
-    unknown.
-    """
+    """Keep the measurements and compare them; a history that cannot be written is a note, or unknown if wanted."""
     from nodectl.ledger.history.compare import by_identity, compare, findings
 
     compared = None

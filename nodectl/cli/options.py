@@ -116,10 +116,7 @@ def option_group(kind: type[_Group]) -> type[_Group]:
 
 
 def takes(kind: type[Any]) -> Callable[[_Command], _Command]:
-    """Return the decorator that gives a command the options of an option group, and hands them over as one value.
-
-    It stands right above `click.pass_obj`: the command is called with the App and that value.
-    """
+    """Give a command the options of a group as one value; it stands right above `click.pass_obj`."""
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)

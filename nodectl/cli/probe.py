@@ -41,26 +41,22 @@ _HELP = ("-h", "--help")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
 
-class ProbeGroup(click.Group):
+class _ProbeGroup(click.Group):
     """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; options alone are those of `quick`."""
         names = {probe.name for probe in listed()} | set(GROUPS)
         is_quick = not args or (args[0].startswith("-") and not names.intersection(args) and args[0] not in _HELP)
         return super().parse_args(ctx, [QUICK, *args] if is_quick and not ctx.resilient_parsing else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the probes."""
         return [probe.name for probe in listed()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Return the command of a probe, of several, or of a group; UsageError for a name that is none."""
         command = output_option("table", "json", "prometheus")(_command(cmd_name))
         return take_global_options(include_cordoned_option(command))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the probes and the groups."""
         with formatter.section("Probes"):
             formatter.write_dl([(probe.name, probe.summary) for probe in listed()])
         with formatter.section("Groups"):
@@ -73,7 +69,7 @@ class ProbeGroup(click.Group):
             )
 
 
-@click.command(cls=ProbeGroup, subcommand_metavar="[NAME[,NAME…]] [OPTIONS]")
+@click.command(cls=_ProbeGroup, subcommand_metavar="[NAME[,NAME…]] [OPTIONS]")
 def probe() -> None:
     """Measure hosts, pairs and the fleet.
 

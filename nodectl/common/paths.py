@@ -32,10 +32,7 @@ def folders() -> tuple[Path, Path]:
 
 
 def state_dir() -> Path:
-    """Return the state folder (XDG_STATE_HOME), made 0700 on first use.
-
-    UsageError where another login could have it hold what it likes.
-    """
+    """Return the state folder, made 0700 on first use; UsageError if another login decides what it holds."""
     path, _ = folders()
     if path not in _looked_at:
         refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")

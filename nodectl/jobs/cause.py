@@ -48,10 +48,7 @@ class Placed:
 
     @property
     def place(self) -> tuple[float, int, float]:
-        """The sort key of a failure; the likeliest cause has the lowest.
-
-        A failure on a host that had heard of another's cause is later, whatever their clocks show.
-        """
+        """The sort key, the likeliest cause first; a host's cause comes after those that it had heard of."""
         level, time_s = failure_place(self.failure)
         return level, len(self.after), time_s
 

@@ -34,10 +34,7 @@ _MOST_FRAMES = 32
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host.
-
-    `local_rank` is None for the launcher's, in which lines may say themselves which rank's they are.
-    """
+    """A line of a host's output; `local_rank` is None for the launcher's, which may name the rank itself."""
 
     host: str
     text: str
@@ -81,10 +78,7 @@ _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning in each host's output: its first line, its last `tail` lines, or the moment `since_s` seconds ago.
-
-    `local_rank` selects one rank.
-    """
+    """Where a host's output begins: its first line, its last `tail` lines, or `since_s` ago; of one rank if given."""
 
     tail: int | None = None
     local_rank: int | None = None
@@ -94,11 +88,7 @@ class Start:
 def follow(
     transport: Transport, hosts: Sequence[Host], job_id: str, *, start: Start | None = None, once: bool = False
 ) -> Iterator[Event]:
-    """Yield events until the job has ended on every host that can be reached (`once`: only the present output).
-
-    A host whose connection breaks is tried again every 2 s, for as long as others are still running. When no host
-    has answered for a minute, it ends.
-    """
+    """Yield events until the job has ended on every host that answers (`once`: of the present output only)."""
     messages: _Messages = queue.Queue(_MOST_FRAMES)
     over = threading.Event()
     for host in hosts:

@@ -36,10 +36,7 @@ _UNAWARE = "it missed the end of the job; its supervisor exits after 5 minutes w
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The jobs, newest last, the hosts that could not be asked, and those whose jobs could not be read as a whole.
-
-    `started` are ids of jobs that were started from here.
-    """
+    """Jobs, newest last; hosts that could not be asked or read; `started`: ids of jobs that were started here."""
 
     jobs: tuple[Job, ...]
     unreachable: Mapping[str, str]
@@ -54,10 +51,7 @@ class Listing:
         return jobs[-1] if jobs else None
 
     def find(self, wanted: str) -> Job:
-        """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none.
-
-        A very short beginning is refused, since it would match any running job and a slip of the hand could stop it.
-        """
+        """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none, or several."""
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
         if wanted == "last":
@@ -170,10 +164,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
 
 
 def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Report], list[str]]:
-    """Return each report by its host's place in the plan, and the hosts' names, those outside the plan last.
-
-    A host that another inventory calls by another name has the place that it reports itself.
-    """
+    """Return reports by place in the plan (a host of unknown name reports its own), and the hosts' names."""
     named = {names.index(report.host): report for report in reports if report.host in names}
     by_rank = dict(named)
     for report in reports:

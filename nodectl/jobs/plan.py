@@ -37,10 +37,7 @@ _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 
 @dataclass(frozen=True, slots=True)
 class PlanHost:
-    """A host of the job in rank order; `interface` is empty if the launcher is to choose.
-
-    `ib_hca` is its NCCL_IB_HCA, empty where NCCL is to choose. `venv` is its environment if that is not the plan's.
-    """
+    """A host in rank order; `interface`, `ib_hca`, `venv` are empty if the launcher, NCCL or the plan decides."""
 
     name: str
     address: str
@@ -59,10 +56,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An image and what runs it (empty: docker or podman, what all hosts have).
-
-    `gpus`: the hosts' GPUs go into it. `paths` are what it sees of them beside the job's own folders.
-    """
+    """An image, its engine (empty: docker or podman), whether GPUs go into it, and further paths of the host."""
 
     image: str
     engine: str = ""
@@ -239,10 +233,7 @@ def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Hold what the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
-
-    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own.
-    """
+    """What the operator asked for; `script` is named from `workdir`, `name` is the program's own."""
 
     script: str
     args: tuple[str, ...]
@@ -275,10 +266,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Hold what preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
-
-    `skipped` are its findings that the operator let pass by --skip. `rdma_hosts` have RDMA devices, and GPUs.
-    """
+    """What preflight found, by host in rank order; `skipped` are findings that --skip lets pass."""
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
@@ -341,10 +329,7 @@ def _start(asked: Start, surroundings: Surroundings) -> Start:
 
 
 def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:
-    """Return the environment of torchrun: as asked, as the inventory says, or where the pytorch role puts it.
-
-    Empty for a launcher of the operator's own, which brings what it needs.
-    """
+    """Return torchrun's environment: as asked, else the inventory's; empty for a launcher of the operator's own."""
     if asked is not None or launcher != node_paths.LAUNCHER:
         return asked or ""
     return str(variables.get("pytorch_venv") or node_paths.VENV)

@@ -64,10 +64,7 @@ class PreflightReport:
 
 
 def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, forks: int) -> PreflightReport:
-    """Look at `hosts`, judge them, and try their connections to the first one, where ranks meet.
-
-    A host that cannot be asked is an unknown finding; nothing is raised for it.
-    """
+    """Judge each host and its connection to the first one; a host that cannot be asked is an unknown finding."""
 
     def work(host: Host) -> Candidate | Finding:
         return _look(transport, host, hosts, needs)
@@ -84,10 +81,7 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
 
 
 def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Give candidates the interface that topology would take, if nobody named one and all share a network.
-
-    Else each keeps the one by which it was reached, which may be for management alone.
-    """
+    """Give candidates the interface that topology would take, if nobody named one and all share a network."""
     needs, by_name = candidates[0].needs if candidates else None, {host.name: host for host in hosts}
     if needs is None or needs.interface is not None or len(candidates) < 2:
         return list(candidates)
@@ -210,10 +204,7 @@ def _unknown(host: str, actual: str, remedy: str) -> Finding:
 def _reach(
     transport: Transport, all_hosts: Sequence[Host], candidates: Sequence[Candidate], ports: Sequence[int], forks: int
 ) -> list[Finding]:
-    """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start.
-
-    A host without an answer tries again, three times as long.
-    """
+    """Let every host open both ports of the first one; a host without an answer tries again, for longer."""
     addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
         return []
@@ -318,10 +309,7 @@ _BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 def passing(hosts: Sequence[Host], findings: Sequence[Finding]) -> list[Host]:
-    """Return the hosts without a fault.
-
-    Where more than half of the others find no way to the first host, it is the one at fault.
-    """
+    """Return the hosts without a fault; the first host has it if most others find no way to it."""
     bad = [finding for finding in findings if finding.status in _BAD]
     ways = {finding.host for finding in bad if finding.check == WAY_TO_FIRST.id}
     faulty = {finding.host for finding in bad if finding.check != WAY_TO_FIRST.id}

@@ -53,10 +53,7 @@ class Way:
 
 
 def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
-    """Return how the job is started; raise UsageError for options that exclude each other, and for missing code.
-
-    `needs` are the paths of --need.
-    """
+    """Return how the job is started; UsageError for options that exclude each other. `needs`: paths of --need."""
     argv, bundled = _with_bundled(asked, _words(asked))
     script, args = (argv[0], argv[1:]) if asked.engine == TORCHRUN else split(asked.engine, argv)
     start = Start(

@@ -18,10 +18,7 @@ Words = Callable[[str, object], str]
 
 
 def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> str:
-    """Return `subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
-
-    Hosts whose subject has the same words share a line; an empty one has none.
-    """
+    """Return `subject  hosts  words`: hosts with the same words share a line, the largest group first."""
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, subjects in facts.items():
         for subject, value in subjects.items():

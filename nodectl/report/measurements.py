@@ -60,10 +60,7 @@ def measurements_text(
     everything: bool = False,
     width: int = _COLUMNS,
 ) -> str:
-    """Return the fleet's figures and a verdict for each probe, then pairs as a matrix or the worst of them.
-
-    Without `findings` (an old run's are not known) there is no verdict.
-    """
+    """Return the fleet's figures, verdicts if `findings` are known, then pairs as a matrix or the worst."""
     series = fleet_series(measurements, kind_of)
     is_fleet = any(len(one.members) > 1 for one in series)
     parts = [_fleet_table(series, width)] if is_fleet else []

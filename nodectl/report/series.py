@@ -20,10 +20,7 @@ _LEAST_FILLED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`members` are first measurements, `later` the last of what was measured again, by its hosts and direction.
-
-    `what` are the conditions that all members show alike, and `what_of` is what a member shows besides.
-    """
+    """`members` are first measurements, `later` repeated ones; `what` are the conditions that all members share."""
 
     probe: str
     kind: MeasurementKind

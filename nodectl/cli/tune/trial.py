@@ -96,10 +96,7 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A trial as it will be run: its record so far, what measures it with which options, and until when.
-
-    Without the probes that are `optional` it goes on.
-    """
+    """A trial as it will be run; without the probes that are `optional` it goes on."""
 
     head: Trial
     probes: Sequence[AnyProbe]
