@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,51 +57,6 @@ from nodectl.report.metrics import jobs_metrics
 _WAITS_S = 20.0
 _LOOK_EVERY_S = 30.0  # at a job that stands still
 _HOME = "\x1b[H\x1b[J"
-
-
-def watch_job(
-    app: App, hosts: Sequence[Host], job_id: str, pattern: str, *, interval_s: float, quiet_s: float, once: bool
-) -> int | None:
-    """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
-    watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
-    show = partial(_print, app, job_id)
-    looked_s, verdict = -_LOOK_EVERY_S, ""
-    try:
-        pulses = watch.look()
-        while True:
-            stalled = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
-            if stalled and not once and time.monotonic() - looked_s > _LOOK_EVERY_S:
-                verdict, looked_s = look_at(app.transport, hosts, job_id, app.forks).verdict, time.monotonic()
-            if not once:
-                show(pulses, [*stalled, *([verdict] if stalled else [])])
-            if not any(pulse.alive or pulse.problem for pulse in pulses):
-                return None
-            time.sleep(interval_s)
-            pulses = watch.look()
-            if once:
-                stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
-                verdicts = [look_at(app.transport, hosts, job_id, app.forks).verdict] if stalled else []
-                show(pulses, [*stalled, *verdicts])
-                return 1 if stalled else 0
-    except KeyboardInterrupt:
-        return 130
-
-
-def _print(
-    app: App,
-    job_id: str,
-    pulses: Sequence[Pulse],
-    stalled: Sequence[str],
-) -> None:
-    live = sys.stdout.isatty() and not app.json
-    if live:
-        click.echo(_HOME, nl=False)
-    width = terminal_width() if live else None
-    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
-    if not live and not app.json:
-        result("")
-
-
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
 _ATTACH_LINES = 20
@@ -287,16 +241,37 @@ def watch(app: App, asked: _Watch) -> None:
     _, selected = _find(app, asked.job)
     if selected.state.ended:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
-    status = watch_job(
-        app,
-        _members(app, selected),
-        selected.id,
-        asked.pattern,
-        interval_s=asked.interval,
-        quiet_s=asked.quiet_s,
-        once=asked.once,
-    )
-    raise click.exceptions.Exit(conclude(app, selected.id, {}) if status is None else status)
+    hosts = _members(app, selected)
+    watch = Watch(app.transport, hosts, selected.id, app.forks, asked.pattern)
+    waits_s, looked_s, verdict = asked.interval if asked.once else _WAITS_S, -_LOOK_EVERY_S, ""
+    try:
+        if asked.once:  # rates are from one look to the next
+            watch.look()
+            time.sleep(asked.interval)
+        while True:
+            pulses = watch.look()
+            stalled = stalls(pulses, quiet_s=asked.quiet_s, waits_s=waits_s)
+            if stalled and time.monotonic() - looked_s > _LOOK_EVERY_S:
+                verdict, looked_s = look_at(app.transport, hosts, selected.id, app.forks).verdict, time.monotonic()
+            _show_pulses(app, selected.id, pulses, [*stalled, *([verdict] if stalled else [])])
+            if not any(pulse.alive or pulse.problem for pulse in pulses):
+                break
+            if asked.once:
+                raise click.exceptions.Exit(1 if stalled else 0)
+            time.sleep(asked.interval)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    raise click.exceptions.Exit(conclude(app, selected.id, {}))
+
+
+def _show_pulses(app: App, job_id: str, pulses: Sequence[Pulse], stalled: Sequence[str]) -> None:
+    live = sys.stdout.isatty() and not app.json
+    if live:
+        click.echo(_HOME, nl=False)
+    width = terminal_width() if live else None
+    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
+    if not live and not app.json:
+        result("")
 
 
 @jobs.command()

@@ -26,7 +26,7 @@ from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
-from nodectl.jobs.engines import NAMES, TORCHRUN
+from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
 from nodectl.jobs.export.templates import render
 from nodectl.jobs.listing import note_started
 from nodectl.jobs.nodes import plan_checkpoints, start
@@ -290,7 +290,8 @@ def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchReque
     return LaunchRequest(
         script=way.script,
         args=way.args,
-        nproc_per_node=limits.nproc_per_node,
+        # a command may start ranks itself
+        nproc_per_node=limits.nproc_per_node or (1 if way.start.engine == COMMAND else None),
         lease_s=limits.lease,
         launcher=launcher,
         # in a container it is what PATH has, unless one is named

@@ -107,6 +107,18 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     return compared, findings(compared)
 
 
+def measure(app: App, what: str, run: Callable[[], ProbeResult], *, force: bool) -> ProbeResult:
+    """Run a measurement under the hosts' locks and keep it; if they are taken, return the findings that say so."""
+    from nodectl.probes.base import ProbeResult
+
+    with hold(app, what, force=force) as holds:
+        result = ProbeResult(findings=holds.findings)
+        if not holds.refused:
+            result += run()
+    keep(app, result, None)
+    return result
+
+
 def _kept(app: App, measurements: Sequence[Measurement], against: Against | None) -> Comparison | None:
     from nodectl.ledger.history.compare import compare
 

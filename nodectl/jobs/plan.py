@@ -14,7 +14,7 @@ from nodectl.common import node_paths
 from nodectl.common.nodeset import fold
 from nodectl.common.process import operator
 from nodectl.errors import JobError, UsageError
-from nodectl.jobs.engines import COMMAND, TORCHRUN
+from nodectl.jobs.engines import TORCHRUN
 from nodectl.model.host import Host
 from nodectl.payload.jobs.job_id import PLAN_VERSION
 
@@ -282,8 +282,6 @@ def make_plan(
     """Make the plan; raise JobError where request and surroundings do not fit together."""
     master_port, heartbeat_port = choose_ports(surroundings.free_ports)
     hosts, gpus = len(surroundings.hosts), surroundings.gpu_counts
-    # a command may start ranks itself
-    asked = request.nproc_per_node or (1 if request.start.engine == COMMAND else None)
     nodes = request.nodes or NodeCount(hosts, hosts)
     replaceable = hosts > nodes.most or nodes.least < nodes.most
     restarts = request.restarts if request.restarts is not None else (max(1, hosts - nodes.least) if replaceable else 0)
@@ -297,7 +295,7 @@ def make_plan(
         created_at=time.time(),
         operator=operator(),
         hosts=surroundings.hosts,
-        nproc_per_node=choose_nproc(asked, gpus),
+        nproc_per_node=choose_nproc(request.nproc_per_node, gpus),
         script=request.script,
         args=request.args,
         env_names=request.env_names,

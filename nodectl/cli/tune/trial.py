@@ -121,7 +121,12 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     """
     plan = _planned(app, asked, monotonic())
     require_root(app)
-    _ask(app, plan.head, yes=yes)
+    lines = [
+        f"{fold(host.name for host in app.hosts)}: {', '.join(plan.head.candidates)} against {plan.head.baseline}",
+        f"measured: {', '.join(plan.head.probes)}; what runs there meanwhile is disturbed",
+        "live values only: they are restored at the end, by a timer on each host if nodectl is gone, or by a reboot",
+    ]
+    ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
         with interruptible():
@@ -222,15 +227,6 @@ def _head(
         pairs=asked.pairs,
         options=options,
     )
-
-
-def _ask(app: App, head: Trial, *, yes: bool) -> None:
-    lines = [
-        f"{fold(host.name for host in app.hosts)}: {', '.join(head.candidates)} against {head.baseline}",
-        f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
-        "live values only: they are restored at the end, by a timer on each host if nodectl is gone, or by a reboot",
-    ]
-    ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
 
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
