@@ -12,9 +12,8 @@ from nodectl.cli.options import OneOf, argument, option, option_group, takes
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.errors import UsageError
-from nodectl.jobs.export.hostfile import FORMS, Node
-from nodectl.jobs.export.hostfile import hostfile as text_of
-from nodectl.jobs.export.sbatch import SbatchJob
+from nodectl.jobs.export import FORMS, Node, SbatchJob
+from nodectl.jobs.export import hostfile as text_of
 from nodectl.jobs.plan import check_interface, one_venv
 from nodectl.model.host import Host
 from nodectl.profiles.host import hardware_of, of_host

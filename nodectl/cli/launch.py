@@ -27,7 +27,7 @@ from nodectl.common.process import interruptible
 from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
 from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from nodectl.jobs.listing import note_started
 from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, pack

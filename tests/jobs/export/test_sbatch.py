@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.export.sbatch import SbatchJob, read_option, sbatch_line
+from nodectl.jobs.export import SbatchJob, read_option, sbatch_line
 
 HOSTILE = ("a b", "$(touch /pwned)", "it's", '"', "\\", "{{ x }}", "#x", "--x", "")
 
