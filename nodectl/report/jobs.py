@@ -52,7 +52,16 @@ def job_document(job: Job) -> dict[str, object]:
         "attempt": job.attempt,
         "nodes": list(job.nodes),
         "restarts": job.restarts,
-        "past_attempts": [_past_document(past) for past in job.past],
+        "past_attempts": [
+            {
+                "number": past.number,
+                "hosts": list(past.hosts),
+                "started_at": past.begun_at,
+                "ended_at": past.ended_at,
+                "cause": past.cause and _failure_document(past.cause),
+            }
+            for past in job.past
+        ],
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
@@ -61,16 +70,6 @@ def job_document(job: Job) -> dict[str, object]:
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
-    }
-
-
-def _past_document(past: PastAttempt) -> dict[str, object]:
-    times = {"started_at": past.begun_at, "ended_at": past.ended_at}
-    return {
-        "number": past.number,
-        "hosts": list(past.hosts),
-        **times,
-        "cause": past.cause and _failure_document(past.cause),
     }
 
 

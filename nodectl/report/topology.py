@@ -110,7 +110,10 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     parts.append(f"{len(node.nics)} RDMA NICs" if node.nics else "no RDMA NIC")
     yield f"{hosts}: {', '.join(parts)}{f' (recorded: {node.recorded})' if node.recorded else ''}"
     nics = {nic.name: nic for nic in node.nics}
-    for (numa, cpus), gpus in _by_numa(node.gpus).items():
+    by_numa: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
+    for gpu in node.gpus:
+        by_numa[gpu.numa, gpu.cpus].append(gpu)
+    for (numa, cpus), gpus in by_numa.items():
         yield f"  NUMA {numa or '?'}{f', CPUs {cpus}' if cpus else ''}"
         for gpu in gpus:
             yield f"  {'└' if gpu is gpus[-1] else '├'}─ {_gpu(gpu, node, nics)}"
@@ -121,13 +124,6 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     yield from (f"  not for training: {', '.join(names)} ({reason})" for reason, names in reasons.items())
     yield ""
     yield from (f"  {line}" for line in matrix(node).splitlines())
-
-
-def _by_numa(gpus: Sequence[NodeGpu]) -> dict[tuple[str | None, str | None], list[NodeGpu]]:
-    groups: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
-    for gpu in gpus:
-        groups[gpu.numa, gpu.cpus].append(gpu)
-    return groups
 
 
 def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
@@ -163,7 +159,10 @@ def fabric_text(fabric: Fabric) -> str:
     if fabric.witness:
         lines.append(f"    {' - '.join(fabric.witness)}")
     rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP")]
-    for tier, loads in sorted(_switches_by_tier(fabric).items(), reverse=True):
+    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
+    for load in fabric.switches:
+        tiers[load.tier].append(load)
+    for tier, loads in sorted(tiers.items(), reverse=True):
         title = f"  {tier}" if tier else "  no host"
         down, up = _span(load.ports_down for load in loads), _span(load.ports_up for load in loads)
         rows.append((title, str(len(loads)), down, up))
@@ -172,13 +171,6 @@ def fabric_text(fabric: Fabric) -> str:
         lines.append(f"  rail {rail.name}: {', '.join(rail.switches) or 'no switch of its own'}")
     lines.append(f"  rank order: {_order(fabric.rank_order)}")
     return "\n".join(lines)
-
-
-def _switches_by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
-    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
-    for load in fabric.switches:
-        tiers[load.tier].append(load)
-    return tiers
 
 
 def _nic_name(nic: NodeNic) -> str:

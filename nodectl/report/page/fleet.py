@@ -12,7 +12,7 @@ from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.natural import natural
 from nodectl.common.nodeset import fold
-from nodectl.model.acceptance import Acceptance, HostAcceptance, StepState
+from nodectl.model.acceptance import Acceptance, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 from nodectl.report.findings import grouped
@@ -55,7 +55,11 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
     steps = [step.name for step in acceptance.steps if step.name in taken or step.state is not StepState.LEFT_OUT]
     steps += sorted(taken - set(steps))
     columns = ("Host", "Verdict", *steps, "Left after")
-    yield Table("Hosts and steps", columns, [_host(host, steps) for host in hosts], origin)
+    rows: list[tuple[Cell, ...]] = []
+    for host in hosts:
+        marks = [Mark(host.steps[step], host.steps[step]) if step in host.steps else "" for step in steps]
+        rows.append((host.host, Mark(host.verdict.status, host.verdict), *marks, host.left_after))
+    yield Table("Hosts and steps", columns, rows, origin)
     gpus = [
         (host.host, host.serial, gpu.place, gpu.model, gpu.uuid, gpu.serial)
         for host in hosts
@@ -65,11 +69,6 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
     if gpus:
         columns = ("Host", "Its serial number", "Place", "Model", "UUID", "Serial number")
         yield Table("GPUs of hosts that are not accepted, for their vendor", columns, gpus, origin)
-
-
-def _host(host: HostAcceptance, steps: Sequence[str]) -> tuple[Cell, ...]:
-    marks = [Mark(host.steps[step], host.steps[step]) if step in host.steps else "" for step in steps]
-    return (host.host, Mark(host.verdict.status, host.verdict), *marks, host.left_after)
 
 
 def _looked(looks: Sequence[Found]) -> Iterator[Block]:
