@@ -15,7 +15,7 @@ from nodectl.jobs.hang import clock, judge
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import TakingRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobState, Look, Taking
+from nodectl.model.job import Job, JobState, Taking
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.payload.common.secret_words import without_secrets
@@ -104,7 +104,11 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_FULL)]
     cause = replace(cause, evidence=(*cause.evidence, line, *full))
     if cause.category in _BLAMES_NOBODY:
-        return replace(job, first_failure=_of_the_one_missed(cause, named.look))
+        ranks = [rank for rank in named.look.ranks if rank.rank in named.look.missing]
+        if cause.rank is None and len(ranks) == 1:
+            message = f"{cause.message}; {named.look.verdict}"
+            cause = replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=message)
+        return replace(job, first_failure=cause)
     if cause.category in _CUTS_OFF:
         cause = replace(cause, message=f"{cause.message}; the job had stood still: {named.look.verdict}")
     return replace(job, first_failure=cause)
@@ -134,10 +138,3 @@ def telling(job: Job, takings: Sequence[Taking]) -> tuple[Taking, ...]:
         return ()
     suspicions = tuple(taking for taking in takings if taking.kind == "suspicion")
     return suspicions or (tuple(takings) if cause is not None and cause.category in _UNEXPLAINED else ())
-
-
-def _of_the_one_missed(cause: Failure, look: Look) -> Failure:
-    ranks = [rank for rank in look.ranks if rank.rank in look.missing]
-    if cause.rank is not None or len(ranks) != 1:
-        return cause
-    return replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=f"{cause.message}; {look.verdict}")

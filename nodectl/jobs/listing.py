@@ -212,22 +212,18 @@ def _past_cause(row: Mapping[str, Any], by_rank: Mapping[int, Report], names: Se
 def _substitute_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
     job_id = str(reports[0].document["id"])
     hosts = [{"name": name} for name in sorted(report.host for report in reports)]
+    created_at = 0.0
+    with suppress(ValueError):  # an id begins with its time
+        created_at = datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
     return {
         "id": job_id,
-        "created_at": _id_time(job_id),
+        "created_at": created_at,
         "operator": "?",
         "script": "?",
         "args": [],
         "hosts": hosts,
         "nproc_per_node": 0,
     }
-
-
-def _id_time(job_id: str) -> float:
-    try:
-        return datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def _parts(by_rank: Mapping[int, Report], names: Sequence[str], unreachable: Mapping[str, str]) -> list[JobPart]:
