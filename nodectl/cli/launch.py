@@ -45,7 +45,6 @@ from nodectl.jobs.plan import (
     check_interface,
     check_lease,
     count_nodes,
-    fewer,
     make_plan,
     new_job_id,
     venv_of,
@@ -256,7 +255,8 @@ def _launch(app: App, asked: _Options, work: _Work) -> int:
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
         request = replace(request, launcher=_write_own_launcher())
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
-    request = replace(request, nodes=fewer(request.nodes, len(hosts)))
+    if request.nodes is not None:
+        request = replace(request, nodes=replace(request.nodes, most=min(request.nodes.most, len(hosts))))
     job_id = new_job_id()
     with interruptible(deaf_s=_UNDO_S):
         saved = plan_checkpoints(app.transport, hosts, job_id, request.checkpoint_folder(), app.forks)

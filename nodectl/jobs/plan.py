@@ -25,6 +25,7 @@ TRACERS = TORCH, NSYS = ("torch", "nsys")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
+# fewer heartbeats of a large fleet, where every host hears every other
 _BEAT_S, _BEAT_LARGE_S, _LARGE_FLEET = 0.5, 1.0, 128
 # below Linux's ephemeral ports (32768 and up), above the well-known services
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
@@ -162,11 +163,6 @@ def choose_nproc(asked: int | None, gpu_counts: Sequence[int]) -> int:
     return max(1, gpu_counts[0])
 
 
-def beat_s(hosts: int) -> float:
-    """Return the seconds between heartbeats: fewer from a large fleet, where every host hears every other."""
-    return _BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S
-
-
 def check_lease(lease_s: float) -> float:
     """Return the lease; raise JobError for one that would not outlive a few lost heartbeats."""
     if not math.isfinite(lease_s):
@@ -224,11 +220,6 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
         reason = f"the inventory selects only {hosts} hosts" if count.most > hosts else "it is no range of hosts"
         raise UsageError(f"--nodes {nodes}: {reason}", f"1 to {hosts}, the smaller number first")
     return count
-
-
-def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
-    """Return the same counts, where only so many hosts are left."""
-    return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +292,7 @@ def make_plan(
         env_names=request.env_names,
         master_port=master_port,
         heartbeat_port=heartbeat_port,
-        lease_s=check_lease(request.lease_s),
+        lease_s=request.lease_s,
         launcher=request.launcher,
         venv=request.venv,
         workdir=request.workdir,
@@ -314,7 +305,7 @@ def make_plan(
         skipped=surroundings.skipped,
         stayed=request.stayed,
         time_limit_s=request.time_limit_s,
-        beat_s=beat_s(len(surroundings.hosts)),
+        beat_s=_BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S,
         on_event=request.on_event,
     )
 
