@@ -121,7 +121,6 @@ def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Ma
 
 
 def _nature(means: Mapping[str, Means]) -> str:
-    """Return what the figures are of."""
     if not any(host.lab for host in means.values()):
         return "measured"
     recorded = sorted({host.recorded for host in means.values() if host.recorded})
@@ -161,7 +160,6 @@ def _carried_out(
 
 
 def _conclude(app: App, acceptance: Acceptance, out: Path | None) -> None:
-    """Write what is to be handed over, show the verdicts, end with their status."""
     folder = store.folder_of(acceptance.id)
     try:
         with app.history() as history:

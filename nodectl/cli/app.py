@@ -51,10 +51,7 @@ class App:
     typed: set[str] = field(default_factory=set)
 
     def take(self, name: str, value: Any, *, typed: bool = False) -> None:
-        """Take the value of a global option, wherever it stands; None, () and False say nothing.
-
-        Options that may be repeated add up over all places; of the others the last one counts.
-        """
+        """Take a global option, wherever it stands; repeatable ones add up, of the others the last one counts."""
         if value in (None, (), False):
             return
         if isinstance(value, tuple) and name in self.typed:
@@ -242,10 +239,7 @@ class App:
         return open_transport(replay=self.replay)
 
     def on_event(self) -> tuple[str, ...]:
-        """Return the program of nodectl.toml that is given events, () for none.
-
-        UsageError if it is not a list of words, or if another login may write the file.
-        """
+        """Return nodectl.toml's program for events, or (); UsageError if it is wrong, or others may write the file."""
         argv, path = self.settings.get("on_event", []), _settings_path(self.inventory_sources)
         is_argv = isinstance(argv, list) and all(isinstance(word, str) and "\0" not in word for word in argv)
         if not is_argv or "" in argv[:1]:
@@ -263,7 +257,6 @@ class App:
 
 
 def _ask_unseen(prompt: str) -> str:
-    """Return what is typed; if there is no terminal, a line of standard input."""
     if _has_terminal():
         return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
     line = sys.stdin.readline()

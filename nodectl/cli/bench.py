@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -49,7 +50,7 @@ from nodectl.articles.sweep import (
 from nodectl.articles.training import TrainingOptions
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
-from nodectl.cli.measuring import conclude, hold, keep
+from nodectl.cli.measuring import conclude, hold, keep, measure
 from nodectl.cli.options import (
     FORCE_HELP,
     WORKLOADS,
@@ -208,7 +209,6 @@ def network_sweep(app: App, asked: _NetworkSweep) -> None:
 def _sweep(
     app: App, options: TrainingOptions, rates: Sequence[int], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
-    """Return what was measured, and whether on a lab's links."""
     with lab_links(app.hosts, rates) as links, hold(app, "bench network-sweep", force=force) as holds:
         scaled, refused = links is not None, ProbeResult(findings=holds.findings)
         if holds.refused:
@@ -254,11 +254,8 @@ def preprocess(app: App, asked: _Preprocess) -> None:
         forks=app.forks,
         ends_at=asked.budget and monotonic() + asked.budget,
     )
-    with hold(app, "bench preprocess", force=asked.force) as holds:
-        result = ProbeResult(findings=holds.findings)
-        if not holds.refused:
-            result += run_preprocess(app.transport, app.hosts, options, note)
-    keep(app, result, None)
+    run = partial(run_preprocess, app.transport, app.hosts, options, note)
+    result = measure(app, "bench preprocess", run, force=asked.force)
     text = preprocess_table(result.measurements, terminal_width(), judge_all) if result.measurements else ""
     conclude(app, "bench-preprocess", preprocess_document(result, judge_all), text, result.findings)
 
@@ -290,11 +287,8 @@ def retrieval(app: App, asked: _Retrieval) -> None:
     table = Table(asked.rows, asked.dim, asked.k, asked.batch)
     table.check(len(app.hosts))
     options = asked.measured.over(app, ProbeOptions(duration_s=asked.duration))
-    with hold(app, "bench retrieval", force=asked.measured.force) as holds:
-        result = ProbeResult(findings=holds.findings)
-        if not holds.refused:
-            result += run_retrieval(app.transport, app.hosts, options, note, table)
-    keep(app, result, None)
+    run = partial(run_retrieval, app.transport, app.hosts, options, note, table)
+    result = measure(app, "bench retrieval", run, force=asked.measured.force)
     text = retrieval_table(result.measurements, terminal_width()) if result.measurements else ""
     conclude(app, "bench-retrieval", retrieval_document(result), text, result.findings)
 

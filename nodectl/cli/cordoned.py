@@ -44,7 +44,7 @@ include_cordoned_option = click.option(
 def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
     """Return the hosts that are not cordoned, and name the others on stderr; UsageError if none is left."""
     try:
-        holds = _held(app, hosts)
+        holds = _cordoned(app, hosts)
     except HistoryError as error:
         raise UnreachableError(
             f"which hosts are cordoned cannot be told: {error.message}", f"{error.remedy}; or {_NAME} here"
@@ -68,7 +68,7 @@ def _with_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
 def note_cordoned(app: App, hosts: Sequence[Host], what: str = "in the ledger") -> None:
     """Say which of the hosts are cordoned, or that it cannot be told."""
     try:
-        _say(what, _held(app, hosts))
+        _say(what, _cordoned(app, hosts))
     except HistoryError as error:
         note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
 
@@ -91,8 +91,7 @@ def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
         note_not_kept(error)
 
 
-def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Event]]:
-    """Return the cordoned ones; HistoryError if the ledger cannot be read."""
+def _cordoned(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Event]]:
     path = state_dir() / FILE
     if path.is_char_device() or not path.exists():
         return {}

@@ -19,26 +19,23 @@ if TYPE_CHECKING:
     from nodectl.recordings.source import Source
 
 
-def _commands_of(app: App, host: Host) -> tuple[Command, ...]:
-    """Return all that a vendor may ask for: what `nodectl record` asks, and NVIDIA's own report."""
+def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Finding]) -> None:
+    """Ask hosts that have a finding whose action ends its traces, and keep what they answer; a failure is a note."""
     from nodectl.facts.catalogue import commands_for, facts_for
     from nodectl.health.host import LIVE
     from nodectl.health.site import commands_on
-    from nodectl.ledger.evidence import BUG_REPORT
-    from nodectl.recordings.save import sysctl_keys
-
-    facts = facts_for(sysctl_keys(app.profile_dirs), occasions=LIVE)
-    return (*commands_for(host, facts), *commands_on(host, app.site_checks), BUG_REPORT)
-
-
-def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Finding]) -> None:
-    """Ask hosts that have a finding whose action ends its traces, and keep what they answer; a failure is a note."""
     from nodectl.ledger import evidence
+    from nodectl.recordings.save import sysctl_keys
     from nodectl.transport.fanout import fan_out
+
+    def commands_of(host: Host) -> tuple[Command, ...]:
+        # all that a vendor may ask for: what `nodectl record` asks, and NVIDIA's own report
+        facts = facts_for(sysctl_keys(app.profile_dirs), occasions=LIVE)
+        return (*commands_for(host, facts), *commands_on(host, app.site_checks), evidence.BUG_REPORT)
 
     wanted = {finding.host for finding in findings if finding.ends_traces}
     try:
-        named = [(host, _commands_of(app, host)) for host in hosts if host.name in wanted]
+        named = [(host, commands_of(host)) for host in hosts if host.name in wanted]
     except NodectlError as error:
         note(f"warning: no evidence is kept: {error}")
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -33,15 +32,10 @@ def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
         if result.cut:
             note(f"{result.host}: {result.error}")
     app.show("exec", {"results": [_row(result) for result in results]}, exec_table(results))
-    raise SystemExit(_exit_status(results))
+    if any(result.exit_status not in (None, 0) for result in results):
+        raise SystemExit(1)
+    raise SystemExit(0 if all(result.ok for result in results) else 3)
 
 
 def _row(result: CommandResult) -> dict[str, object]:
     return {**{key: value for key, value in asdict(result).items() if key != "argv"}, "cut": result.cut}
-
-
-def _exit_status(results: Sequence[CommandResult]) -> int:
-    """1 if it failed on a host that it ran on, else 3 if a host was not reached or overran its deadline."""
-    if any(result.exit_status not in (None, 0) for result in results):
-        return 1
-    return 0 if all(result.ok for result in results) else 3

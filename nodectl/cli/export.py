@@ -12,9 +12,8 @@ from nodectl.cli.options import OneOf, argument, option, option_group, takes
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.errors import UsageError
-from nodectl.jobs.export.hostfile import FORMS, Node
-from nodectl.jobs.export.hostfile import hostfile as text_of
-from nodectl.jobs.export.sbatch import SbatchJob
+from nodectl.jobs.export import FORMS, Node, SbatchJob
+from nodectl.jobs.export import hostfile as text_of
 from nodectl.jobs.plan import check_interface, one_venv
 from nodectl.model.host import Host
 from nodectl.profiles.host import hardware_of, of_host
@@ -72,7 +71,7 @@ def sbatch(app: App, asked: _Sbatch) -> None:
         launcher=asked.launcher,
         venv=one_venv(hosts, asked.launcher, asked.venv),
         network=check_interface(asked.interface or None) or "",
-        env=_nccl_env(app, hosts),
+        env=_common_nccl_env(app, hosts),
     )
     _show(app, "sbatch", job.script_text())
 
@@ -97,7 +96,6 @@ def hostfile(app: App, asked: _Hostfile) -> None:
 
 
 def _gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
-    """Return the GPUs of each host, as their hardware profile has it; 0 if it counts none."""
     counts = {hardware_of(host, app.profile_dirs).gpus or 0 for host in hosts}
     if len(counts) > 1:
         raise UsageError(
@@ -106,8 +104,7 @@ def _gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
     return counts.pop()
 
 
-def _nccl_env(app: App, hosts: Sequence[Host]) -> dict[str, str]:
-    """Return the profiles' NCCL variables that are alike on all hosts."""
+def _common_nccl_env(app: App, hosts: Sequence[Host]) -> dict[str, str]:
     resolved = [of_host(host, extra_dirs=app.profile_dirs) for host in hosts]
     envs = [one.nccl_env for one in resolved if one is not None]
     names = sorted({name for env in envs for name in env})

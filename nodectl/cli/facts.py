@@ -9,7 +9,6 @@ from nodectl.cli.terminal import note
 from nodectl.common.few import clipped
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
 from nodectl.model.recording import Recording
-from nodectl.model.result import CommandResult
 from nodectl.report.hosts import facts_table
 
 # a host, and what stands before it, may print what it likes
@@ -33,7 +32,8 @@ def facts(app: App) -> None:
             facts[host.name] = read_facts(answer)
             recorded |= {answer.recorded} if answer.recorded else set()
         else:
-            unreachable[host.name] = _reason(answer)
+            reason = clipped(answer.error or str(answer.outcome), _LONGEST_REASON)
+            unreachable[host.name] = "; try: ".join(filter(None, [reason, answer.remedy]))
     answered = {host.name: facts[host.name] for host in source.hosts if host.name in facts}
     document = {"hosts": answered, "unreachable": unreachable, "recorded": source.recorded}
     app.show("facts", document, facts_table(answered, words_of) if answered and not app.json else "")
@@ -43,8 +43,3 @@ def facts(app: App) -> None:
         note(f"{name}: {reason}")
     if unreachable:
         raise SystemExit(3)
-
-
-def _reason(failed: CommandResult) -> str:
-    reason = clipped(failed.error or str(failed.outcome), _LONGEST_REASON)
-    return "; try: ".join(filter(None, [reason, failed.remedy]))

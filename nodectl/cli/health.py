@@ -91,21 +91,24 @@ def health(app: App, asked: _Options) -> None:
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output
     check_names(names, app.profile_dirs)
-    health = health_of(app, app.source, names)
     for text in for_nobody(app.site_checks, app.source.hosts):
         note(f"warning: {text}")
-    _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
-    _drain(app, asked, health)
-    report_health(hook, app.fleet, health.findings)
-    left = None if asked.rounds is None else asked.rounds - 1
-    while asked.watch is not None and left != 0:
-        time.sleep(asked.watch)
-        before, health = health, health_of(app, app.source, names)
-        _again(before, health, shape, asked.write, strict=asked.strict)
-        _drain(app, asked, health)
+    before, looks = None, 0
+    while True:
+        health = health_of(app, app.source, names)
+        _show(health, before, shape, asked)
+        if asked.drain and (done := update_node(app.transport, app.hosts[0], health.findings, resume=asked.resume)):
+            note(done)
         report_health(hook, app.fleet, health.findings)
-        left = None if left is None else left - 1
-    raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
+        looks += 1
+        if asked.watch is None or looks == asked.rounds:
+            break
+        time.sleep(asked.watch)
+        before = health
+    excused = [item for item in health.findings if item.status is Status.UNKNOWN and is_denied(item.actual)]
+    counting = [item for item in health.findings if asked.unknown != "ok" or item not in excused]
+    status = exit_status((finding.status for finding in counting), strict=asked.strict)
+    raise SystemExit(1 if status == 3 and asked.unknown == "fail" else status)
 
 
 def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
@@ -118,35 +121,17 @@ def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
         raise click.UsageError(f"--list and --output {app.output} exclude each other: the list is a table or json")
 
 
-def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
-    """Return the findings' exit status; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
-    excused = [item for item in health.findings if item.status is Status.UNKNOWN and is_denied(item.actual)]
-    counting = [item for item in health.findings if unknown != "ok" or item not in excused]
-    status = exit_status((finding.status for finding in counting), strict=strict)
-    return 1 if status == 3 and unknown == "fail" else status
-
-
-def _drain(app: App, asked: _Options, health: Health) -> None:
-    if asked.drain and (done := update_node(app.transport, app.hosts[0], health.findings, resume=asked.resume)):
-        note(done)
-
-
-def _show(health: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
-    text = _rendered(health, form, everything=everything, strict=strict).rstrip("\n")
-    put(text, write)
+def _show(health: Health, before: Health | None, form: str, asked: _Options) -> None:
+    """Show the whole result, or on a terminal what changed since the look `before`."""
+    if before is not None and asked.write is None and form in ("table", "one-line"):
+        changed, now = changes(before.findings, health.findings), counts(health.findings)
+        clock = time.strftime("%H:%M:%S")
+        result(f"{clock}\n{changed}\n{now}" if changed else f"{clock}  no change; {now}")
+        return
+    put(_rendered(health, form, everything=asked.everything, strict=asked.strict).rstrip("\n"), asked.write)
     for name in dict.fromkeys(health.recorded.values()):
         hosts = [host for host, recording in health.recorded.items() if recording == name]
         note(f"recorded: {fold(hosts)} from {name}")
-
-
-def _again(before: Health, health: Health, form: str, write: Path | None, *, strict: bool) -> None:
-    """Print what changed on a terminal, and the whole result for a program or a file."""
-    if write is not None or form not in ("table", "one-line"):
-        _show(health, form, write, everything=False, strict=strict)
-        return
-    changed, now = changes(before.findings, health.findings), counts(health.findings)
-    clock = time.strftime("%H:%M:%S")
-    result(f"{clock}\n{changed}\n{now}" if changed else f"{clock}  no change; {now}")
 
 
 def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> str:

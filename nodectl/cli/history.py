@@ -10,7 +10,6 @@ from nodectl.cli.app import App
 from nodectl.cli.terminal import terminal_width
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
-from nodectl.ledger.history.store import Past
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
@@ -47,8 +46,5 @@ def show(app: App, run: int, everything: bool) -> None:
         raise UsageError(f"there is no run {run} of this fleet", "see `nodectl history list`")
     measured = [row.measurement for row in kept]
     table = measurements_text(measured, kind_of, everything=everything, width=terminal_width())
-    app.show("history", {"run": run, "measurements": [_row(row) for row in kept]}, table)
-
-
-def _row(kept: Past) -> dict[str, object]:
-    return {"run": kept.run, "time": iso(kept.time), **asdict(kept.measurement)}
+    rows = [{"run": row.run, "time": iso(row.time), **asdict(row.measurement)} for row in kept]
+    app.show("history", {"run": run, "measurements": rows}, table)

@@ -53,7 +53,8 @@ def accept(app: App, yes: bool, replace: bool) -> None:
         left += [row for row in surveys if row not in wanted and not (row.key and row.key.standing == "known")]
         if wanted:
             result(_text(wanted))
-            _agree(len(wanted), yes=yes)
+            if not (yes or _is_agreed(len(wanted))):
+                raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
             store(wanted)
             files = sorted({str(row.server.known_hosts_file) for row in wanted})
             note(f"accepted the keys of {len(wanted)} in {', '.join(files)}")
@@ -64,15 +65,11 @@ def accept(app: App, yes: bool, replace: bool) -> None:
     raise SystemExit(_exit_status(left))
 
 
-def _agree(count: int, *, yes: bool) -> None:
-    if yes:
-        return
+def _is_agreed(count: int) -> bool:
     try:
-        agreed = click.confirm(f"Accept the keys of {count}?", err=True)
+        return click.confirm(f"Accept the keys of {count}?", err=True)
     except click.Abort:
-        agreed = False
-    if not agreed:
-        raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
+        return False
 
 
 def _any_bad(surveys: Sequence[Survey]) -> bool:
@@ -87,15 +84,15 @@ def _exit_status(surveys: Sequence[Survey]) -> int:
 
 def _text(surveys: Sequence[Survey]) -> str:
     """Return a line for each key; for a host without an answer the reason, and what to try."""
-    return "\n".join(line for survey in surveys for line in _lines(survey))
-
-
-def _lines(survey: Survey) -> list[str]:
-    key = survey.key
-    if key is None:
-        remedy = [f"  try: {survey.remedy}"] if survey.remedy else []
-        return [f"!!! {survey.server.name}  unreachable: {survey.error}", *remedy]
-    return [f"{survey.server.name}  {key.kind}  {key.fingerprint}  {key.standing}"]
+    lines = []
+    for survey in surveys:
+        key, name = survey.key, survey.server.name
+        if key is not None:
+            lines.append(f"{name}  {key.kind}  {key.fingerprint}  {key.standing}")
+            continue
+        lines.append(f"!!! {name}  unreachable: {survey.error}")
+        lines += [f"  try: {survey.remedy}"] if survey.remedy else []
+    return "\n".join(lines)
 
 
 def _row(survey: Survey) -> dict[str, object]:

@@ -50,28 +50,22 @@ def init(app: App, folder: Path, wanted: tuple[str, ...], force: bool) -> None:
     reached comes from -i or ANSIBLE_INVENTORY where that has them, passwords left out; else from ~/.ssh/config.
     If one cannot be reached, nothing is written, and the exit status is 3.
     """
-    draft, notes = _looked_at(app, wanted)
-    files = write_all(folder, draft.files(), force=force)
-    _show(app, draft, files, notes)
-    for text in notes:
-        note(text)
-    for text in _next(files[0]):
-        note(text)
-
-
-def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
     from nodectl.transport.inventory.read import configured, vaulted
 
     hosts = _hosts(app, wanted)
     looks = _found(app, hosts)
     connections = {host.name: connection_variables(host, configured(), vaulted(host)) for host in hosts}
     draft, notes = draft_of(looks, connections, profile_dirs(_given(app)))
-    secret = sorted({name for host in hosts for name in secrets(host, vaulted(host))})
-    if secret:
-        notes += (
-            f"{', '.join(secret)} not written: give passwords by -k and -K, or take what is vaulted over by hand",
-        )
-    return draft, notes
+    if secret := sorted({name for host in hosts for name in secrets(host, vaulted(host))}):
+        how = "give passwords by -k and -K, or take what is vaulted over by hand"
+        notes += (f"{', '.join(secret)} not written: {how}",)
+    files = write_all(folder, draft.files(), force=force)
+    _show(app, draft, files, notes)
+    for text in notes:
+        note(text)
+    named = f"export ANSIBLE_INVENTORY={shlex.quote(str(files[0].absolute()))}"
+    for text in ("next:", f"  {named}", "  nodectl provision --check --diff", "  nodectl provision"):
+        note(text)
 
 
 def _given(app: App) -> tuple[str, ...]:
@@ -97,7 +91,6 @@ def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
 
 
 def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
-    """Return the inventory's hosts that the term (a host, group or pattern) selects; maybe none."""
     try:
         return app.inventory.hosts(term)
     except InventoryError as error:
@@ -123,14 +116,12 @@ def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
         (own,) = read_inventory([inventory_of_here()], app.access).hosts()
         # once, whatever it is called
         hosts |= dict.fromkeys(near, replace(own, name=near[0], address=near[0]))
-    return [_logging_in(hosts[name], login) for name, login in logins.items()]
-
-
-def _logging_in(host: Host, login: str) -> Host:
-    if not login:
-        return host
-    others = {name: value for name, value in host.variables.items() if name != "ansible_connection"}
-    return replace(host, user=login, connection="ssh", variables={**others, "ansible_user": login})
+    for name, login in logins.items():
+        if login:
+            others = {key: value for key, value in hosts[name].variables.items() if key != "ansible_connection"}
+            variables = {**others, "ansible_user": login}
+            hosts[name] = replace(hosts[name], user=login, connection="ssh", variables=variables)
+    return [hosts[name] for name in logins]
 
 
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
@@ -176,9 +167,3 @@ def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -
         "notes": list(notes),
     }
     app.show("init", document, "\n".join([summary(draft), *(f"wrote {path}" for path in files)]))
-
-
-def _next(inventory: Path) -> list[str]:
-    """Return what to do now, as commands."""
-    named = f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}"
-    return ["next:", *(f"  {step}" for step in (named, "nodectl provision --check --diff", "nodectl provision"))]

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,10 @@ from nodectl.errors import UsageError
 from nodectl.jobs.black_box import explained, of_its_end, recall, telling
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
-from nodectl.jobs.listing import Listing, read_jobs
+from nodectl.jobs.listing import Listing, read_jobs, started_jobs
 from nodectl.jobs.nodes import clean as clean_hosts
 from nodectl.jobs.nodes import stop as stop_hosts
 from nodectl.jobs.pulse import Watch, check_pattern, stalls
-from nodectl.jobs.seen import started_jobs
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse
 from nodectl.payload.common.secret_words import without_secrets
@@ -59,51 +57,6 @@ from nodectl.report.metrics import jobs_metrics
 _WAITS_S = 20.0
 _LOOK_EVERY_S = 30.0  # at a job that stands still
 _HOME = "\x1b[H\x1b[J"
-
-
-def watch_job(
-    app: App, hosts: Sequence[Host], job_id: str, pattern: str, *, interval_s: float, quiet_s: float, once: bool
-) -> int | None:
-    """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
-    watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
-    show = partial(_print, app, job_id)
-    looked_s, verdict = -_LOOK_EVERY_S, ""
-    try:
-        pulses = watch.look()
-        while True:
-            stalled = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
-            if stalled and not once and time.monotonic() - looked_s > _LOOK_EVERY_S:
-                verdict, looked_s = look_at(app.transport, hosts, job_id, app.forks).verdict, time.monotonic()
-            if not once:
-                show(pulses, [*stalled, *([verdict] if stalled else [])])
-            if not any(pulse.alive or pulse.problem for pulse in pulses):
-                return None
-            time.sleep(interval_s)
-            pulses = watch.look()
-            if once:
-                stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
-                verdicts = [look_at(app.transport, hosts, job_id, app.forks).verdict] if stalled else []
-                show(pulses, [*stalled, *verdicts])
-                return 1 if stalled else 0
-    except KeyboardInterrupt:
-        return 130
-
-
-def _print(
-    app: App,
-    job_id: str,
-    pulses: Sequence[Pulse],
-    stalled: Sequence[str],
-) -> None:
-    live = sys.stdout.isatty() and not app.json
-    if live:
-        click.echo(_HOME, nl=False)
-    width = terminal_width() if live else None
-    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
-    if not live and not app.json:
-        result("")
-
-
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
 _ATTACH_LINES = 20
@@ -170,7 +123,6 @@ def why(app: App, job: str) -> None:
 
 
 def _show_why(app: App, job: Job) -> Job:
-    """Show why a job ended, with what its black box holds; return it with what that explains."""
     takings = recall(app.transport, _members(app, job), job.id, app.forks)
     job = of_its_end(app.transport, app.hosts, explained(job, takings))
     document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
@@ -180,7 +132,6 @@ def _show_why(app: App, job: Job) -> Job:
 
 
 def _show_output(app: App, job: Job, name: str) -> None:
-    """Print the last lines of one host, where it answers."""
     hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
     if not hosts:
         return
@@ -290,16 +241,37 @@ def watch(app: App, asked: _Watch) -> None:
     _, selected = _find(app, asked.job)
     if selected.state.ended:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
-    status = watch_job(
-        app,
-        _members(app, selected),
-        selected.id,
-        asked.pattern,
-        interval_s=asked.interval,
-        quiet_s=asked.quiet_s,
-        once=asked.once,
-    )
-    raise click.exceptions.Exit(conclude(app, selected.id, {}) if status is None else status)
+    hosts = _members(app, selected)
+    watch = Watch(app.transport, hosts, selected.id, app.forks, asked.pattern)
+    waits_s, looked_s, verdict = asked.interval if asked.once else _WAITS_S, -_LOOK_EVERY_S, ""
+    try:
+        if asked.once:  # rates are from one look to the next
+            watch.look()
+            time.sleep(asked.interval)
+        while True:
+            pulses = watch.look()
+            stalled = stalls(pulses, quiet_s=asked.quiet_s, waits_s=waits_s)
+            if stalled and time.monotonic() - looked_s > _LOOK_EVERY_S:
+                verdict, looked_s = look_at(app.transport, hosts, selected.id, app.forks).verdict, time.monotonic()
+            _show_pulses(app, selected.id, pulses, [*stalled, *([verdict] if stalled else [])])
+            if not any(pulse.alive or pulse.problem for pulse in pulses):
+                break
+            if asked.once:
+                raise click.exceptions.Exit(1 if stalled else 0)
+            time.sleep(asked.interval)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    raise click.exceptions.Exit(conclude(app, selected.id, {}))
+
+
+def _show_pulses(app: App, job_id: str, pulses: Sequence[Pulse], stalled: Sequence[str]) -> None:
+    live = sys.stdout.isatty() and not app.json
+    if live:
+        click.echo(_HOME, nl=False)
+    width = terminal_width() if live else None
+    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
+    if not live and not app.json:
+        result("")
 
 
 @jobs.command()
@@ -346,7 +318,6 @@ def clean(app: App, jobs: tuple[str, ...]) -> None:
 
 
 def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:
-    """Return the jobs that some host did not remove, and by host which and why."""
     kept = {host: [row for row in rows if not row["removed"]] for host, rows in rows_by_host.items()}
     texts = {
         host: "; ".join(f"{row['id']} is kept: {row['problem'] or 'something of it runs'}" for row in rows)
@@ -394,10 +365,7 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
 def stop_job(
     app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), reported: Collection[str] = ()
 ) -> Mapping[str, str]:
-    """Stop the job on these hosts; those that did not, with the reason.
-
-    Problems that were `reported` before, of hosts that are none `of` the job, are left out: they may be anything.
-    """
+    """Stop the job; return the hosts that did not, with reasons, but for other hosts' problems `reported` before."""
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
     problems = {host: why for host, why in answers.problems.items() if host in of or host not in reported}
     _note_problems(problems)
@@ -430,7 +398,6 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
 
 
 def _find(app: App, name: str) -> tuple[Listing, Job]:
-    """Return all jobs and the one of this name."""
     listing = read_listing(app)
     return listing, listing.find(name)
 

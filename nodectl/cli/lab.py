@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -193,23 +192,16 @@ def _word(host: HostRecord) -> str:
 
 
 def _as_root(name: str, yes: bool) -> LabFolder:
-    """Return the lab's folder once the command runs as root: a lab makes namespaces, mounts and links."""
-    folder = LabFolder.named(name)
+    """Return the lab's folder; run the command again by sudo if it is not root: a lab makes mounts and links."""
     if os.geteuid() != 0:
-        _become_root(yes)
-    return folder
-
-
-def _become_root(yes: bool) -> NoReturn:
-    """Run this command again by sudo, asked for."""
-    if not shutil.which("sudo"):
-        raise LabError(
-            "a lab needs root: mounts, network namespaces, an overlay of /", "run it as root, or install sudo"
-        )
-    kept = [f"{name}={os.environ[name]}" for name in _KEPT_VARIABLES if name in os.environ]
-    argv = ["sudo", "env", *kept, sys.executable, "-m", "nodectl", *sys.argv[1:]]
-    if not yes and not sys.stdin.isatty():
-        raise LabError("a lab needs root, and nobody can be asked for sudo here", "run it as root, or with --yes")
-    if not yes and not click.confirm("A lab needs root. Run this command by sudo?", err=True):
-        raise LabError("a lab needs root, and sudo was declined", "run it as root")
-    os.execvp(argv[0], argv)  # noqa: S606
+        if not shutil.which("sudo"):
+            reason = "a lab needs root: mounts, network namespaces, an overlay of /"
+            raise LabError(reason, "run it as root, or install sudo")
+        kept = [f"{name}={os.environ[name]}" for name in _KEPT_VARIABLES if name in os.environ]
+        argv = ["sudo", "env", *kept, sys.executable, "-m", "nodectl", *sys.argv[1:]]
+        if not yes and not sys.stdin.isatty():
+            raise LabError("a lab needs root, and nobody can be asked for sudo here", "run it as root, or with --yes")
+        if not yes and not click.confirm("A lab needs root. Run this command by sudo?", err=True):
+            raise LabError("a lab needs root, and sudo was declined", "run it as root")
+        os.execvp(argv[0], argv)  # noqa: S606
+    return LabFolder.named(name)

@@ -26,8 +26,9 @@ from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.facts.job import RdmaDevices
 from nodectl.jobs.code import Code, left_behind
-from nodectl.jobs.engines import NAMES, TORCHRUN
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
+from nodectl.jobs.export import render
+from nodectl.jobs.listing import note_started
 from nodectl.jobs.nodes import plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
@@ -44,13 +45,11 @@ from nodectl.jobs.plan import (
     check_interface,
     check_lease,
     count_nodes,
-    fewer,
     make_plan,
     new_job_id,
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
-from nodectl.jobs.seen import note_started
 from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed
 from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
@@ -61,6 +60,8 @@ from nodectl.transport.inventory.here import kept
 
 _CHANCE_S = 2.0
 _UNDO_S = 30.0
+# places that stay here, which the hosts name where the program misses them
+_MOST_STAYED = 300
 
 
 def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -72,8 +73,6 @@ def _typed_alone(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 @option_group
 class _Limits:
-    """How many ranks there are, and what ends the job."""
-
     nproc_per_node: int | None = option(
         "--nproc-per-node", "Ranks on each host.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
     )
@@ -125,8 +124,6 @@ class _Program:
 
 @option_group
 class _Environment:
-    """The surroundings of each rank: its Python, container, variables, CPUs and NICs."""
-
     names: tuple[str, ...] = option("--env", "Pass a variable of your environment to the job.", metavar="NAME")
     env_file: Path | None = option(
         "--env-file",
@@ -181,8 +178,6 @@ class _Hosts:
 
 @option_group
 class _Options:
-    """All options of the command."""
-
     limits: _Limits
     code: _Program
     around: _Environment
@@ -232,12 +227,11 @@ def launch(app: App, asked: _Options) -> None:
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     app.inventory  # noqa: B018 - says first which machine is meant
-    work = _work(app, asked)
-    raise click.exceptions.Exit(_launched(app, asked, work))
+    work = _resolve(app, asked)
+    raise click.exceptions.Exit(_launch(app, asked, work))
 
 
-def _work(app: App, asked: _Options) -> _Work:
-    """Return what is to run, and show what of it is copied; UsageError if this machine has it not."""
+def _resolve(app: App, asked: _Options) -> _Work:
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
@@ -255,14 +249,14 @@ def _work(app: App, asked: _Options) -> _Work:
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), app.on_event())
 
 
-def _launched(app: App, asked: _Options, work: _Work) -> int:
-    """Return the exit status of the launch."""
+def _launch(app: App, asked: _Options, work: _Work) -> int:
     hosts: Sequence[Host] = in_rank_order(app.hosts)
     request = _request(asked, work, hosts)
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
-        request = replace(request, launcher=_own_launcher())
+        request = replace(request, launcher=_write_own_launcher())
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
-    request = replace(request, nodes=fewer(request.nodes, len(hosts)))
+    if request.nodes is not None:
+        request = replace(request, nodes=replace(request.nodes, most=min(request.nodes.most, len(hosts))))
     job_id = new_job_id()
     with interruptible(deaf_s=_UNDO_S):
         saved = plan_checkpoints(app.transport, hosts, job_id, request.checkpoint_folder(), app.forks)
@@ -283,8 +277,7 @@ def _launched(app: App, asked: _Options, work: _Work) -> int:
     return _follow(app, hosts, plan.id)
 
 
-def _own_launcher() -> str:
-    """Write the launch script, for a job on this machine that nobody has provisioned; its path."""
+def _write_own_launcher() -> str:
     path = kept("nodectl-launch")
     replace_file(path, render("launch.sh.j2", profiles="none", venv=""), mode=0o700)
     return str(path)
@@ -297,7 +290,8 @@ def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchReque
     return LaunchRequest(
         script=way.script,
         args=way.args,
-        nproc_per_node=limits.nproc_per_node,
+        # a command may start ranks itself
+        nproc_per_node=limits.nproc_per_node or (1 if way.start.engine == COMMAND else None),
         lease_s=limits.lease,
         launcher=launcher,
         # in a container it is what PATH has, unless one is named
@@ -309,7 +303,7 @@ def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchReque
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
         start=way.start,
-        stayed=() if way.code is None else way.code.stayed,
+        stayed=() if way.code is None else way.code.stayed[:_MOST_STAYED],
         time_limit_s=limits.time_limit or 0.0,
         on_event=work.on_event,
     )
@@ -344,7 +338,6 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work) -> None:
 
 
 def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
-    """Show what is copied before it goes."""
     code: Code | None = way.code
     if code is None:
         note(f"code: nothing is copied, it runs in {way.start.chdir} of each host")
@@ -377,10 +370,7 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
 def _preflight(
     app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...]
 ) -> tuple[Sequence[Host], Surroundings]:
-    """Show the findings of preflight and return the hosts of the job; end the launch if too few hosts pass.
-
-    If spares are left, the hosts that fail are left out.
-    """
+    """Show preflight's findings and return the hosts that pass, if they are enough; else end the launch."""
     report = run_preflight(app.transport, hosts, needs, app.forks)
     kept, passed = parted(report.findings, skipping)
     skipped = skipped_lines(skipping, passed)

@@ -87,11 +87,7 @@ def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequen
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:
-    """Keep the measurements; with `against`, what has changed since, with findings.
-
-    A history that cannot be written costs a line on stderr, not the result of minutes; one that was asked for is an
-    unknown.
-    """
+    """Keep the measurements and compare them; a history that cannot be written is a note, or unknown if wanted."""
     from nodectl.ledger.history.compare import by_identity, compare, findings
 
     compared = None
@@ -109,6 +105,18 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
         return None, ()
     compared = compared or compare(against.text, measured.measurements, {})
     return compared, findings(compared)
+
+
+def measure(app: App, what: str, run: Callable[[], ProbeResult], *, force: bool) -> ProbeResult:
+    """Run a measurement under the hosts' locks and keep it; if they are taken, return the findings that say so."""
+    from nodectl.probes.base import ProbeResult
+
+    with hold(app, what, force=force) as holds:
+        result = ProbeResult(findings=holds.findings)
+        if not holds.refused:
+            result += run()
+    keep(app, result, None)
+    return result
 
 
 def _kept(app: App, measurements: Sequence[Measurement], against: Against | None) -> Comparison | None:

@@ -116,10 +116,7 @@ def option_group(kind: type[_Group]) -> type[_Group]:
 
 
 def takes(kind: type[Any]) -> Callable[[_Command], _Command]:
-    """Return the decorator that gives a command the options of an option group, and hands them over as one value.
-
-    It stands right above `click.pass_obj`: the command is called with the App and that value.
-    """
+    """Give a command the options of a group as one value; it stands right above `click.pass_obj`."""
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
@@ -142,7 +139,6 @@ def _filled(kind: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _declared_options(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
-    """Yield click's decorator for each field of the class and of the groups in it."""
     hints = get_type_hints(kind)
     for one in fields(kind):
         if _DECLARED not in one.metadata:
@@ -293,7 +289,6 @@ def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _take_settings(ctx: click.Context, app: App) -> None:
-    """Take global options from the settings, read as what is typed."""
     for param in (click.Option(names, **settings) for names, settings in _GLOBAL.items()):
         name = str(param.name)
         value = app.settings.get(name)

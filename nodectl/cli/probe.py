@@ -41,26 +41,22 @@ _HELP = ("-h", "--help")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
 
-class ProbeGroup(click.Group):
+class _ProbeGroup(click.Group):
     """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; options alone are those of `quick`."""
         names = {probe.name for probe in listed()} | set(GROUPS)
         is_quick = not args or (args[0].startswith("-") and not names.intersection(args) and args[0] not in _HELP)
         return super().parse_args(ctx, [QUICK, *args] if is_quick and not ctx.resilient_parsing else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the probes."""
         return [probe.name for probe in listed()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Return the command of a probe, of several, or of a group; UsageError for a name that is none."""
         command = output_option("table", "json", "prometheus")(_command(cmd_name))
         return take_global_options(include_cordoned_option(command))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the probes and the groups."""
         with formatter.section("Probes"):
             formatter.write_dl([(probe.name, probe.summary) for probe in listed()])
         with formatter.section("Groups"):
@@ -73,7 +69,7 @@ class ProbeGroup(click.Group):
             )
 
 
-@click.command(cls=ProbeGroup, subcommand_metavar="[NAME[,NAME…]] [OPTIONS]")
+@click.command(cls=_ProbeGroup, subcommand_metavar="[NAME[,NAME…]] [OPTIONS]")
 def probe() -> None:
     """Measure hosts, pairs and the fleet.
 
@@ -98,10 +94,9 @@ class _Command(click.Command):
 
 
 def _command(names: str) -> click.Command:
-    """Return the command of one probe, of `NAME,NAME`, or of a group."""
     probes = chosen(names)
     alone = probes[0] if names == probes[0].name else None
-    common, special = _common(probes), _own(alone) if alone else ()
+    common, special = _common_options(probes), _own(alone) if alone else ()
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
@@ -114,11 +109,10 @@ def _command(names: str) -> click.Command:
     params = [_click_option(option, name, usual) for option in (*special, *common)]
     about = [alone.summary, alone.help] if alone else [f"{names}, one after the other, with their common options."]
     text = "\n\n".join(filter(None, [*about, _EXIT_STATUS]))
-    return _Command(names, callback=run, params=[*params, *_of_the_run()], help=text)
+    return _Command(names, callback=run, params=[*params, *_run_options()], help=text)
 
 
-def _common(probes: Sequence[AnyProbe]) -> list[Declared]:
-    """Return the options that these probes share with all; those of pairs only where one measures between hosts."""
+def _common_options(probes: Sequence[AnyProbe]) -> list[Declared]:
     between = any(probe.between_hosts for probe in probes)
     return [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
 
@@ -138,7 +132,7 @@ def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, A
 
 def _click_option(declared_option: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
     option, field = declared_option.option, declared_option.field
-    name = _name(declared_option)
+    name = _parameter_name(declared_option)
     value = declared_option.value
     shown = option.default or (str(value) if value not in (None, ()) else "")
     if usual is not None and field in ("duration_s", "repetitions"):
@@ -152,8 +146,7 @@ def _click_option(declared_option: Declared, probe: str = "", usual: Amount | No
     )
 
 
-def _name(option: Declared) -> str:
-    """Return the option's name as click has it for a parameter: `gid_index`."""
+def _parameter_name(option: Declared) -> str:
     return option.flag.strip("-").replace("-", "_")
 
 
@@ -171,11 +164,11 @@ def _type(kind: Kind) -> click.ParamType[Any]:
 
 def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return, by field, what was given; the rest is the options' own default."""
-    return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
+    values = {option.field: given.get(_parameter_name(option)) for option in options}
+    return {field: value for field, value in values.items() if value is not None}
 
 
-def _of_the_run() -> list[click.Option]:
-    """Return the options that no probe sees."""
+def _run_options() -> list[click.Option]:
     options = [
         click.Option(
             ["--budget"],

@@ -22,6 +22,8 @@ from nodectl.profiles.load import find_profiles, profile_dirs
 from nodectl.profiles.resolve import Resolved, load_profile, resolve
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 
+_REASONS = ("why", "source", "origin", "unverified")
+
 
 @click.group()
 def profile() -> None:
@@ -68,7 +70,8 @@ def show(app: App, name: str) -> None:
     lines = [f"{kind} {bare}: {about}"]
     for path, row in rows.items():
         if not _is_empty(row):
-            lines += [f"  {path} = {_text(row)}", *(f"      {reason}" for reason in _reasons(row))]
+            lines.append(f"  {path} = {_text(row)}")
+            lines += [f"      {word}: {row[word]}" for word in _REASONS if row.get(word)]
     document = {"kind": kind, "name": bare, "values": rows, "warnings": list(warnings)}
     app.show("profile", document, "\n".join(lines))
     for warning in warnings:
@@ -171,11 +174,6 @@ def _resolved_host(app: App, name: str) -> Resolved | None:
     except InventoryError:
         return None
     return of_host(hosts[name], extra_dirs=app.profile_dirs) if name in hosts else None
-
-
-def _reasons(row: dict[str, Any]) -> list[str]:
-    keys = ("why", "source", "origin", "unverified")
-    return [f"{word}: {row[word]}" for word in keys if row.get(word)]
 
 
 def _value(row: dict[str, Any] | None) -> Any:

@@ -89,20 +89,14 @@ def show_run(app: App, name: str, run: ProvisionRun, **more: object) -> None:
     tell_messages(run)
     if app.json:
         emit_json(name, {"run": run.run, "hosts": tallies(run), **more})
-    else:
-        show_table(run)
-
-
-def show_table(run: ProvisionRun) -> None:
-    """Print the tallies as the result, hosts with the same ones together."""
+        return
     rows: dict[tuple[int, int, int], list[str]] = {}
-    for name, t in run.hosts.items():
-        rows.setdefault((t.failed, t.unreachable, t.changed), []).append(name)
-    lines = [(fold(names), changed, failed, gone) for (failed, gone, changed), names in rows.items()]
-    width = max([len("hosts"), *(len(line[0]) for line in lines)])
+    for host, t in run.hosts.items():
+        rows.setdefault((t.changed, t.failed, t.unreachable), []).append(host)
+    width = max([len("hosts"), *(len(fold(hosts)) for hosts in rows.values())])
     result(f"{'hosts':{width}}  changed  failed  unreachable")
-    for hosts, changed, failed, gone in lines:
-        result(f"{hosts:{width}}  {changed:7}  {failed:6}  {gone:11}")
+    for (changed, failed, gone), hosts in rows.items():
+        result(f"{fold(hosts):{width}}  {changed:7}  {failed:6}  {gone:11}")
     note(f"run {run.run}")
 
 

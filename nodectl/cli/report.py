@@ -25,8 +25,7 @@ from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.facts.base import AbsentError, UnknownError
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
 from nodectl.facts.gpus import GPUS_FACT, Gpu, Gpus
-from nodectl.facts.processors import CPU_FACT, Cpu
-from nodectl.health.fleet import Health
+from nodectl.facts.processors import CPU_FACT
 from nodectl.ledger.accept.store import latest
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import History
@@ -76,11 +75,6 @@ def origin_of(source: Source, answered: Mapping[str, str]) -> Origin:
     return Origin(nature, ", ".join(f"hardware recorded: {name}" for name in dict.fromkeys(answered.values())))
 
 
-def health(source: Source, seen: Health) -> Found:
-    """Return what a look at these hosts found."""
-    return Found(seen.findings, origin_of(source, seen.recorded))
-
-
 def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
     """Return the inside of the hosts that have GPUs, and the fabric as the inventory or LLDP tells it."""
     graph = variables_graph(source.hosts)
@@ -127,29 +121,21 @@ def trials(inventory: Sequence[str], nature: Nature) -> tuple[Tuned, ...]:
     return tuple(latest.values())
 
 
-_PREFIX, _VERSION = "nodectl.", "/1"
-
-
 def with_files(content: Content, paths: Sequence[Path]) -> Content:
     """Add what these files hold to the content; UsageError if one cannot be read or is of no kind that is shown."""
-    for path in paths:
-        content = _with_file(content, path)
-    return content
-
-
-def _with_file(content: Content, path: Path) -> Content:
     kinds = ", ".join(f"`{name}`" for name in _READERS)
     remedy = f"give files of `nodectl --output json` with: {kinds}"
-    document = read_json(path, remedy)
-    schema = document.get("schema") if isinstance(document, dict) else None
-    name = str(schema).removeprefix(_PREFIX).removesuffix(_VERSION)
-    reader = _READERS.get(name)
-    if reader is None or schema != f"{_PREFIX}{name}{_VERSION}":
-        raise UsageError(f"{path}: no result that a report shows (its schema is {schema!r})", remedy)
-    try:
-        return reader(content, document, path.name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: malformed {schema}: {error}", remedy) from error
+    readers = {f"nodectl.{name}/1": reader for name, reader in _READERS.items()}
+    for path in paths:
+        document = read_json(path, remedy)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema not in readers:
+            raise UsageError(f"{path}: no result that a report shows (its schema is {schema!r})", remedy)
+        try:
+            content = readers[schema](content, document, path.name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{path}: malformed {schema}: {error}", remedy) from error
+    return content
 
 
 def _origin(document: Mapping[str, Any], name: str) -> Origin:
@@ -275,7 +261,7 @@ def _paste(app: App, file: Path | None) -> None:
         }
     recorded = f" from the recording {app.source.recorded}" if app.source.recorded else ""
     made = f"Made {time.strftime('%Y-%m-%d')} by nodectl {__version__}{recorded}"
-    text = markdown(made, facts, findings, _figures(app))
+    text = markdown(made, facts, findings, _latest_figures(app))
     if file is None:
         app.show("report", {"markdown": text}, text)
     else:
@@ -289,7 +275,8 @@ def _words(recording: Recording) -> dict[str, str]:
     with suppress(AbsentError, UnknownError, ParseError):
         words["gpus"] = _gpu_words(GPUS_FACT.read(recording))
     with suppress(AbsentError, UnknownError, ParseError):
-        words["cpu"] = _cpu_words(CPU_FACT.read(recording), words["cpu"])
+        hypervisor = CPU_FACT.read(recording).hypervisor
+        words["cpu"] += f"; virtual machine ({hypervisor})" if hypervisor else "; no virtual machine"
     return words
 
 
@@ -317,13 +304,7 @@ def _gpu(gpu: Gpu) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _cpu_words(cpu: Cpu, words: str) -> str:
-    """Return the processors' words, and whether the host is a virtual machine."""
-    return f"{words}; virtual machine ({cpu.hypervisor})" if cpu.hypervisor else f"{words}; no virtual machine"
-
-
-def _figures(app: App) -> list[Series]:
-    """Return the latest figures of each probe; none of a recording."""
+def _latest_figures(app: App) -> list[Series]:
     if app.replay is not None:
         return []
     with app.history() as history:
@@ -342,14 +323,14 @@ def _heading(app: App) -> str:
 
 
 def _with_hosts(app: App, content: Content) -> Content:
-    looks = (health(app.source, health_of(app, app.source, {})), *content.found)
+    seen = health_of(app, app.source, {})
+    looks = (Found(seen.findings, origin_of(app.source, seen.recorded)), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
-    launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
-    return replace(content, found=looks, wired=wired, launched=launched)
-
-
-def _jobs(app: App) -> Launched:
-    return Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
+    content = replace(content, found=looks, wired=wired)
+    if app.replay is not None:
+        return content
+    jobs = Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
+    return replace(content, launched=(jobs, *content.launched))
 
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:

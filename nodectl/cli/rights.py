@@ -20,8 +20,12 @@ _SUDO_S = 10
 
 def require_root(app: App) -> None:
     """Raise UsageError where playbooks cannot become root on this machine; what others allow, they say themselves."""
+    from nodectl.doctor.hosts import BECOME_PASSWORDS
+
     host = _here(app)
-    if host is None or app.access.ask_become_pass or _has_own_way(host):
+    if host is None or app.access.ask_become_pass or any(host.variables.get(name) for name in BECOME_PASSWORDS):
+        return
+    if host.variables.get("ansible_become") is False or variable(host, "ansible_become_method", "sudo") != "sudo":
         return
     sudo = shutil.which("sudo")
     if sudo and _answers([sudo, "-n", "true"]):
@@ -50,15 +54,6 @@ def tell_unseen(app: App) -> None:
 def _here(app: App) -> Host | None:
     """Return the host that is this machine, where this login is not root on it."""
     return None if os.geteuid() == 0 else next((host for host in app.hosts if host.connection == "local"), None)
-
-
-def _has_own_way(host: Host) -> bool:
-    """Return whether the inventory says how to become root there, or that nobody need."""
-    from nodectl.doctor.hosts import BECOME_PASSWORDS
-
-    if any(host.variables.get(name) for name in BECOME_PASSWORDS) or host.variables.get("ansible_become") is False:
-        return True
-    return bool(variable(host, "ansible_become_method", "sudo") != "sudo")
 
 
 def _answers(argv: list[str], status: int = 0) -> bool:

@@ -43,7 +43,12 @@ class _Options:
 @click.pass_obj
 def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
-    _check_name(asked.to)
+    if asked.to and not RUN_NAME.fullmatch(asked.to):
+        raise click.BadParameter(
+            f"{asked.to!r} is no name of a run, which begins with its time (20261124T181500Z-…), nor `start`; "
+            "`nodectl rollback --list` shows them",
+            param_hint="--to",
+        )
     require_root(app)
     hosts = app.hosts
     if asked.list_:
@@ -71,23 +76,12 @@ def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, forc
     raise SystemExit(run.exit_status)
 
 
-def _check_name(to: str) -> None:
-    """Refused here, before any host is asked."""
-    if to and not RUN_NAME.fullmatch(to):
-        raise click.BadParameter(
-            f"{to!r} is no name of a run, which begins with its time (20261124T181500Z-…), nor `start`; "
-            "`nodectl rollback --list` shows them",
-            param_hint="--to",
-        )
-
-
 def plans_of(run: ProvisionRun) -> Plans:
     """Return, by host, what its way back is, or which runs it holds records of."""
     return {answer.host: answer.result["rollback"] for answer in run.answers if "rollback" in answer.result}
 
 
 def _plan_lines(plans: Plans) -> list[str]:
-    """Return what changes, hosts with the same way back together."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for host, plan in plans.items():
         lines = [f"  {change['what']} {change['subject']}: {change['action']}" for change in plan["changes"]]

@@ -65,15 +65,13 @@ class _ReaderGoneError(Exception):
     pass
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """A group that imports a command when it is called, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
         return sorted(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of this name; None for no command."""
         if cmd_name not in commands():
             return None
         members = vars(import_module(f"nodectl.cli.{cmd_name}")).values()
@@ -83,7 +81,6 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve as click does; the error names the nearest command."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
@@ -102,12 +99,10 @@ class LazyGroup(click.Group):
             raise _ReaderGoneError from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the commands before the options."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by task."""
         helps = commands()
         width = max(map(len, helps))
         for heading, names in TASKS.items():
@@ -116,7 +111,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NODECTL"},
 )
 @global_options

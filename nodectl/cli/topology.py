@@ -75,7 +75,6 @@ def topology(app: App, asked: _Options) -> None:
 
 
 def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
-    """Return the selected hosts; none where a file alone is judged, and all hosts in it count."""
     alone = fabric_from is not None and app.replay is None and not app.inventory_sources and app.limit is None
     if alone:
         return ()
@@ -83,7 +82,6 @@ def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
 
 
 def _look(app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, needed: bool) -> Looked:
-    """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
     is_described = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
     if not hosts or (is_described and with_fabric and not needed and app.replay is None):
         return Looked()

@@ -15,10 +15,7 @@ from nodectl.errors import NodectlError
 
 
 def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
-    """Yield the modules of a package and of its folders, in the order of their names.
-
-    With `declares` only those that assign this name at their left margin: the others are not imported.
-    """
+    """Yield the modules of a package in order; with `declares` only those that assign this name."""
     for name in names_below(package):
         if not declares or re.search(rf"^{declares}\b", _source(name), re.MULTILINE):
             yield importlib.import_module(name)

@@ -26,11 +26,7 @@ def folder_name(host: str) -> str:
 
 
 def local_path(folder: Path, *names: str) -> Path:
-    """Return a path right below `folder` for a name that somebody else gave: of a node, a job, a recording.
-
-    The only way from such a name to a file of ours: `names`, joined by dots, are one component of it, whatever they
-    hold.
-    """
+    """Return a path right below `folder` for names that somebody else gave: one component, whatever they hold."""
     return folder / folder_name(".".join(names))
 
 
@@ -63,7 +59,6 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
 
 
 def _followed(path: Path) -> Path:
-    """Return where the links lead; PermissionError if one is of a login that is neither root nor this one."""
     for place in places_to(path.absolute()):
         status = place.lstat()
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):

@@ -32,10 +32,7 @@ def folders() -> tuple[Path, Path]:
 
 
 def state_dir() -> Path:
-    """Return the state folder (XDG_STATE_HOME), made 0700 on first use.
-
-    UsageError where another login could have it hold what it likes.
-    """
+    """Return the state folder, made 0700 on first use; UsageError if another login decides what it holds."""
     path, _ = folders()
     if path not in _looked_at:
         refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")
@@ -101,7 +98,7 @@ def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) 
         raise UsageError(reason, f"look at it, then chown -h {os.geteuid()} {path}")
     if is_written and status.st_mode & stat.S_IWOTH:
         raise UsageError(f"{path} may be written by everybody, and {what}", f"chmod o-w {path}")
-    if is_written and status.st_mode & stat.S_IWGRP and not _private(status.st_gid):
+    if is_written and status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid):
         raise UsageError(f"{path} may be written by its group ({status.st_gid}), and {what}", f"chmod g-w {path}")
 
 
@@ -129,13 +126,11 @@ def places_to(path: Path) -> Iterator[Path]:
 
 
 def _trusted_owners() -> set[int]:
-    """Return root, this login, and the one who typed `sudo nodectl`."""
     typed = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
     return {0, os.geteuid(), *([int(typed)] if typed.isdecimal() else [])}
 
 
-def _private(gid: int) -> bool:
-    """Return whether a group is that of one trusted login alone, as distributions make one for each."""
+def _is_private_group(gid: int) -> bool:
     try:
         group = grp.getgrgid(gid)
         owner = pwd.getpwnam(group.gr_name)

@@ -9,7 +9,6 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 # hidden files that programs look for and that hold nothing of anybody's; the others stay
@@ -164,20 +163,15 @@ def secret_of(data: bytes) -> str:
 
 def without_keys_and_tokens(text: str) -> str:
     """Return a text with `***` in place of private keys, tokens and passwords of known forms."""
-    for first, pattern in _whole_patterns():
-        if first in text:
-            text = pattern.sub(_starred, text)
+
+    def starred(match: re.Match[str]) -> str:
+        label = _LABEL.match(match[0])
+        return f"{label[0] if label else ''}***{'@' if match[0].endswith('@') else ''}"
+
+    for first, pattern, _ in _PATTERNS:
+        if first.decode() in text:
+            text = re.sub(pattern.pattern.decode() + _REST, starred, text)
     return text
-
-
-@lru_cache(maxsize=1)
-def _whole_patterns() -> list[tuple[str, re.Pattern[str]]]:
-    return [(first.decode(), re.compile(pattern.pattern.decode() + _REST)) for first, pattern, _ in _PATTERNS]
-
-
-def _starred(match: re.Match[str]) -> str:
-    label = _LABEL.match(match[0])
-    return f"{label[0] if label else ''}***{'@' if match[0].endswith('@') else ''}"
 
 
 def why_not_whole(folder: Path) -> str:
@@ -200,7 +194,6 @@ def why_not_whole(folder: Path) -> str:
 
 
 def _homes(folder: Path) -> Iterator[Path]:
-    """Yield those of this login, of the one that called sudo, and of the folder's owner."""
     with suppress(RuntimeError):  # no HOME, and a login that has no entry
         yield Path.home().resolve()
     logins = [str(os.getuid()), os.environ.get("SUDO_UID", "")]

@@ -15,7 +15,7 @@ from nodectl.jobs.hang import clock, judge
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import TakingRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobState, Look, Taking
+from nodectl.model.job import Job, JobState, Taking
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.payload.common.secret_words import without_secrets
@@ -42,13 +42,12 @@ def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int)
     answers = ask(transport, hosts, lambda _: ["black_box", job_id], forks=forks, timeout_s=_TIMEOUT_S, kind=TakingRow)
     rows = [(host, row) for host, rows in answers.lines.items() for row in rows]
     newest = max((row["attempt"] for _, row in rows), default=0)
-    of_kinds = (_newest([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
+    of_kinds = (_newest_together([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
                 for kind in ("suspicion", "end"))  # fmt: skip
     return tuple(_taking(reports, answers.problems, hosts) for reports in of_kinds if reports)
 
 
-def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
-    """Return the newest of each host, of those that were taken together with the newest of all."""
+def _newest_together(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
     last = max((row["at"] for _, row in rows), default=0.0)
     return {host: row for host, row in sorted(rows, key=lambda item: item[1]["at"]) if last - row["at"] <= _TOGETHER_S}
 
@@ -67,7 +66,6 @@ def _taking(
 
 
 def _machine_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return a machine's full disks, blocked processes and slow GPUs, each with its moment."""
     machine, times = report["host"], report.get("times", {})
     lines = {
         "full": [f"{place} {_FULL}" for place in machine.get("full", ())],
@@ -106,7 +104,11 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_FULL)]
     cause = replace(cause, evidence=(*cause.evidence, line, *full))
     if cause.category in _BLAMES_NOBODY:
-        return replace(job, first_failure=_of_rank(cause, named.look))
+        ranks = [rank for rank in named.look.ranks if rank.rank in named.look.missing]
+        if cause.rank is None and len(ranks) == 1:
+            message = f"{cause.message}; {named.look.verdict}"
+            cause = replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=message)
+        return replace(job, first_failure=cause)
     if cause.category in _CUTS_OFF:
         cause = replace(cause, message=f"{cause.message}; the job had stood still: {named.look.verdict}")
     return replace(job, first_failure=cause)
@@ -136,11 +138,3 @@ def telling(job: Job, takings: Sequence[Taking]) -> tuple[Taking, ...]:
         return ()
     suspicions = tuple(taking for taking in takings if taking.kind == "suspicion")
     return suspicions or (tuple(takings) if cause is not None and cause.category in _UNEXPLAINED else ())
-
-
-def _of_rank(cause: Failure, look: Look) -> Failure:
-    """Return the failure, of the one rank for which the others waited if it names none."""
-    ranks = [rank for rank in look.ranks if rank.rank in look.missing]
-    if cause.rank is not None or len(ranks) != 1:
-        return cause
-    return replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=f"{cause.message}; {look.verdict}")

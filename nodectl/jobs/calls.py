@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.common.few import few
+
 _DEFAULT = "0"  # torch's name of the group of all ranks
 # collectives in which the ranks' sizes may differ
 _UNEVEN = re.compile(r"all_?to_?all|(?:^|:)_?(?:gather|scatter)$|^nccl:_?all_?gather$|coalesced", re.IGNORECASE)
@@ -172,5 +174,4 @@ def odd_one(calls: Iterable[Call]) -> tuple[Call | None, str, int]:
 
 def numbers(ranks: Sequence[int], most: int = 8) -> str:
     """Return ranks in a sentence: `0, 1, 2 and 5 more`."""
-    more = len(ranks) - most
-    return ", ".join(map(str, ranks[:most])) + (f" and {more} more" if more > 0 else "")
+    return few([str(rank) for rank in ranks], most)

@@ -48,10 +48,7 @@ class Placed:
 
     @property
     def place(self) -> tuple[float, int, float]:
-        """The sort key of a failure; the likeliest cause has the lowest.
-
-        A failure on a host that had heard of another's cause is later, whatever their clocks show.
-        """
+        """The sort key, the likeliest cause first; a host's cause comes after those that it had heard of."""
         level, time_s = failure_place(self.failure)
         return level, len(self.after), time_s
 
@@ -129,7 +126,6 @@ _ECHO_LAG_S = 5.0
 
 
 def _first_words(failures: Sequence[Failure]) -> list[str]:
-    """Return a line for each failure, with the place in its script."""
     places = [next((f" ({line})" for line in item.evidence if line.startswith("at ")), "") for item in failures]
     return [
         f"host {item.host}, rank {item.rank} then: {_line(item.message)}{place}"
@@ -154,7 +150,7 @@ def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
     if alike:
         ranks = sorted(item.rank for item in alike if item.rank is not None)
         lines.append(f"{counted(len(alike), 'other rank')} ended alike: {numbers(ranks)}")
-    lines += _rivals(first, placed)
+    lines += _rivals_of_unknown_order(first, placed)
     return replace(cause, evidence=tuple(lines))
 
 
@@ -165,8 +161,7 @@ def _is_alike(one: Failure, other: Failure) -> bool:
     )
 
 
-def _rivals(first: Placed, placed: Sequence[Placed]) -> list[str]:
-    """Return causes on other hosts that failed before they had heard of the first: their order is unknown."""
+def _rivals_of_unknown_order(first: Placed, placed: Sequence[Placed]) -> list[str]:
     lines = []
     for item in placed[1:]:
         known = item.host is None or first.host in (None, item.host) or first.host in item.after
@@ -189,14 +184,14 @@ def _missing(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
         host, line = gpu_lines[0]
         evidence = (f"kernel log: {line}", *_first_words(waiting[:1]))
         return replace(_of_nobody(first, line, evidence), host=host.name, kind="exception", category="xid")
-    calls = _calls(hosts)
+    calls = _last_calls(hosts)
     if waiting[0].category in WAITED and (never_meet := _never_meet(first, calls, hosts, waiting)) is not None:
         return never_meet
     broke = {echo.rank for echo in echoes}
     absent = [
         (host, rank) for host, rank in living if stayed_away(rank, broke) and calls.may_be_wanted(int(rank["rank"]))
     ]
-    named = _named(waiting)
+    named = _named_as_missing(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
     if chosen is None and waiting[0].category == "rendezvous" and (unmet := _unmet(first, hosts, waiting)) is not None:
         return unmet
@@ -225,7 +220,7 @@ def _unmet(first: Failure, hosts: Sequence[HostWords], waiting: Sequence[Failure
     came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
     living = {int(rank["rank"]): doing(rank) for host in hosts for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
-    named = _named(waiting) - came
+    named = _named_as_missing(waiting) - came
     # rank 0 usually hosts the store, and waits there as well
     likely = sorted({*named, *living} - came, key=lambda rank: (rank not in named, rank == 0, rank))
     if not came:
@@ -242,13 +237,12 @@ def _unmet(first: Failure, hosts: Sequence[HostWords], waiting: Sequence[Failure
 
 
 def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure:
-    """Return the failure as one of which no rank is known to be the cause."""
     return replace(first, rank=None, message=message, exit_status=None, evidence=tuple(evidence), traceback="")
 
 
 def _odd_one(cause: Failure, hosts: Sequence[HostWords]) -> Failure:
     """Blame, among ranks that called different things, the one that differs from most, by torch's flight recorder."""
-    rows = _calls(hosts).unlike()
+    rows = _last_calls(hosts).unlike()
     odd, usual, many = calls.odd_one(rows)
     lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
     if odd is not None:
@@ -283,8 +277,7 @@ def _knows(host: HostWords, rank: int) -> bool:
     return str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in rows)
 
 
-def _calls(hosts: Sequence[HostWords]) -> Calls:
-    """Read the last collectives of each rank, where torch's flight recorder or NCCL's watchdog tells them."""
+def _last_calls(hosts: Sequence[HostWords]) -> Calls:
     watchdog_calls, records = {}, {}
     for host in hosts:
         for item in host.state.get("failures", ()):
@@ -374,8 +367,7 @@ def _behind(first: Failure, calls: Calls, hosts: Sequence[HostWords], waiting: S
     return replace(first, message=message)
 
 
-def _named(waiting: Sequence[Failure]) -> set[int]:
-    """Return the ranks that torch's own messages name as missing."""
+def _named_as_missing(waiting: Sequence[Failure]) -> set[int]:
     named: set[int] = set()
     for item in waiting:
         for match in _NAMED.findall(item.message):
@@ -385,7 +377,6 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
 
 
 def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list[str]:
-    """Return what the living ranks did at that time, one line for equal ones."""
     groups: dict[str, list[int]] = defaultdict(list)
     for _, rank in living:
         if rank["stack"] or rank["state"] in "tTD":

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from nodectl.common.counting import counted
+from nodectl.common.few import few
 from nodectl.common.private import is_denied, is_program, is_secret, secret_in, why_not_whole
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
@@ -24,7 +25,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.plan import CODE_LIMIT_MIB
 
 _LIMIT_FILES = 100_000
-_IGNORED_SHOWN = 5
+_SHOWN = 5
 _BUNDLED = "workload:"
 # what travels only if the command line names it: history, environments, caches
 _CACHES = GitIgnoreSpec.from_lines(
@@ -35,7 +36,6 @@ _CACHES = GitIgnoreSpec.from_lines(
 )
 # files at the top of a virtual environment, and of one of conda
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta/history")
-_MOST_STAYED = 300
 _OF_GIT = "git's ignore rules"
 _OF_REPOSITORIES = "a git repository of its own, and no submodule that was checked out: --code or --include names it"
 _OF_CACHES = "nodectl's own rule for environments and caches"
@@ -54,9 +54,8 @@ class Code:
     """Hold what is copied: files below `folder` with their places; the script runs in `workdir`, named from there.
 
     `files` is the one list of what travels; no path in it has a link below `folder`. `name` is the project's and
-    script's own, for what is kept from one launch to the next. `stayed` are places that stay here, with the rule that
-    says so; `ignored` are those of interest, `secrets` some of them. `alone` is why the script travels without its
-    folder. `shown` is printed before the copy.
+    script's own, for what is kept from one launch to the next. `stayed` are places that stay here, but caches, with the
+    rule for each. `alone` is why the script travels without its folder. `shown` is printed before the copy.
     """
 
     folder: Path
@@ -65,9 +64,7 @@ class Code:
     name: str
     files: tuple[tuple[Path, str], ...]
     size_bytes: int
-    ignored: tuple[str, ...] = ()
     stayed: tuple[tuple[str, str], ...] = ()
-    secrets: tuple[str, ...] = ()
     alone: str = ""
     shown: tuple[str, ...] = ()
 
@@ -77,29 +74,27 @@ class Code:
         gone = {place: _OF_GIVEN for path, place in self.files if path.resolve() in real}
         files = tuple(pair for pair in self.files if pair[1] not in gone)
         size_bytes = sum(path.stat().st_size for path, _ in files)
-        ignored, secrets = (*gone, *self.ignored), (*gone, *self.secrets)
-        stayed = (*gone.items(), *self.stayed)
-        return replace(self, files=files, size_bytes=size_bytes, stayed=stayed, ignored=ignored, secrets=secrets)
+        return replace(self, files=files, size_bytes=size_bytes, stayed=(*gone.items(), *self.stayed))
+
+    @property
+    def secrets(self) -> list[str]:
+        """The places that stay here because they are, or may be, secret."""
+        return [place for place, rule in self.stayed if rule.startswith((_OF_SECRETS, _OF_GIVEN))]
 
     def left_out(self) -> list[str]:
-        """Return a line for each place of interest that stays here, with the rule that says so."""
-        return [f"  stays here: {place} ({rule})" for place, rule in self.stayed if place in self.ignored]
+        """Return a line for each place that stays here, with the rule that says so."""
+        return [f"  stays here: {place} ({rule})" for place, rule in self.stayed]
 
     def describe(self) -> str:
         """`code: 12 files, 0.4 MiB of /home/me/project, without 2 secret or hidden places (.env, id_rsa) and data/`."""
         size = f"{counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
         if self.alone:
             size = f"{size}, and nothing beside: {self.alone}"
-        others = [place for place in self.ignored if place not in self.secrets]
-        left_out = [_few(others)] if others else []
-        if self.secrets:
-            left_out.insert(0, f"{counted(len(self.secrets), 'secret or hidden place')} ({_few(self.secrets)})")
+        secrets = self.secrets
+        others = [place for place, _ in self.stayed[len(secrets) :]]
+        left_out = [f"{counted(len(secrets), 'secret or hidden place')} ({few(secrets, _SHOWN)})"] if secrets else []
+        left_out += [few(others, _SHOWN)] if others else []
         return f"code: {size}{', without ' if left_out else ''}{' and '.join(left_out)}"
-
-
-def _few(places: Sequence[str]) -> str:
-    more = len(places) - _IGNORED_SHOWN
-    return ", ".join([*places[:_IGNORED_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def left_behind(code: Code, args: Sequence[str]) -> list[str]:
@@ -221,7 +216,7 @@ def _alone(folder: Path, named: Sequence[Path], include: Sequence[Path]) -> Code
         size_bytes=sum(path.stat().st_size for path in named),
         stayed=tuple((place, why) for place in beside),
         alone=why,
-        shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_spoken(files)),
+        shown=(*(f"{place} is imported and stays here: --code DIR takes both" for place in beside), *_leaks(files)),
     )
 
 
@@ -246,8 +241,8 @@ def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]
     except OSError as error:
         raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
     workdir = _workdir(root, path or root, [place for _, place in files])
-    secrets = tuple(sorted(place for place, rule in stayed.items() if rule.startswith(_OF_SECRETS)))
-    ordered = sorted(stayed.items(), key=lambda item: (item[0] not in secrets, not item[0].endswith("/"), item))
+    interesting = [item for item in stayed.items() if not _CACHES.match_file(item[0])]
+    interesting.sort(key=lambda item: (not item[1].startswith(_OF_SECRETS), not item[0].endswith("/"), item))
     return Code(
         folder=root,
         script="" if path is None else os.path.relpath(path, root / workdir),
@@ -255,15 +250,12 @@ def _code(root: Path, path: Path | None, limit_mib: int, include: Sequence[Path]
         name="" if path is None else name_of(path.stem, path),
         files=tuple(files),
         size_bytes=_check_size(root, files, limit_mib),
-        ignored=tuple(sorted(place for place in stayed if not _CACHES.match_file(place))),
-        stayed=tuple(ordered[:_MOST_STAYED]),
-        secrets=secrets,
-        shown=tuple(_spoken(files)),
+        stayed=tuple(interesting),
+        shown=tuple(_leaks(files)),
     )
 
 
-def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:
-    """Return a line for each program that holds a secret: it travels, since the job is made of it."""
+def _leaks(files: Sequence[tuple[Path, str]]) -> list[str]:
     return [
         f"{place} holds {what}, and travels with it: give it by --env or --env-file instead"
         for path, place in files
@@ -385,7 +377,7 @@ def _collect(root: Path, named: Iterable[Path]) -> tuple[list[tuple[Path, str]],
             raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
     travels = {str(folder) for place in taken for folder in PurePosixPath(place).parents}
     gone = {place: rule for place, rule in stayed.items() if place not in taken and place.rstrip("/") not in travels}
-    folded = {_folded(place, travels): rule for place, rule in gone.items()}
+    folded = {_topmost_staying(place, travels): rule for place, rule in gone.items()}
     return [(taken[place], place) for place in sorted(taken)], folded
 
 
@@ -450,8 +442,7 @@ def _spec(file: Path) -> GitIgnoreSpec:
         raise UsageError(f"{file}: {error}", "correct the file") from error
 
 
-def _folded(place: str, travels: set[str]) -> str:
-    """Return the topmost folder of a place in which nothing travels, or the place itself."""
+def _topmost_staying(place: str, travels: set[str]) -> str:
     folders = [str(folder) for folder in reversed(PurePosixPath(place).parents)]
     return next((f"{folder}/" for folder in folders if folder not in travels and folder != "."), place)
 

@@ -41,7 +41,6 @@ def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _script_at(engine: str, argv: Sequence[str]) -> int:
-    """Return the place of the script or the module, behind the launcher's own options."""
     for at, word in enumerate(argv):
         name = word.partition("=")[0]
         if name[:2] + name[2:].replace("-", "_") in _OURS[engine]:

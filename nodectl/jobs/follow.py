@@ -34,10 +34,7 @@ _MOST_FRAMES = 32
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host.
-
-    `local_rank` is None for the launcher's, in which lines may say themselves which rank's they are.
-    """
+    """A line of a host's output; `local_rank` is None for the launcher's, which may name the rank itself."""
 
     host: str
     text: str
@@ -70,8 +67,6 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A sign of life from a host's reader, or its end."""
-
     host: str
     ended: bool = False
 
@@ -83,10 +78,7 @@ _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning in each host's output: its first line, its last `tail` lines, or the moment `since_s` seconds ago.
-
-    `local_rank` selects one rank.
-    """
+    """Where a host's output begins: its first line, its last `tail` lines, or `since_s` ago; of one rank if given."""
 
     tail: int | None = None
     local_rank: int | None = None
@@ -96,11 +88,7 @@ class Start:
 def follow(
     transport: Transport, hosts: Sequence[Host], job_id: str, *, start: Start | None = None, once: bool = False
 ) -> Iterator[Event]:
-    """Yield events until the job has ended on every host that can be reached (`once`: only the present output).
-
-    A host whose connection breaks is tried again every 2 s, for as long as others are still running. When no host
-    has answered for a minute, it ends.
-    """
+    """Yield events until the job has ended on every host that answers (`once`: of the present output only)."""
     messages: _Messages = queue.Queue(_MOST_FRAMES)
     over = threading.Event()
     for host in hosts:
@@ -186,7 +174,7 @@ class _Reader:
                 on_output=self._take,
             )
             if not self.ended:
-                self._put(Trouble(self.host.name, self._problem(done)))
+                self._put(Trouble(self.host.name, self._why_ended_early(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
                 self._put(_Sign(self.host.name, ended=True))
                 return
@@ -204,8 +192,7 @@ class _Reader:
         except ValueError as error:
             self.damage = f"{UNREADABLE}: {error}"
 
-    def _problem(self, done: CommandResult) -> str:
-        """Return why the output ended early."""
+    def _why_ended_early(self, done: CommandResult) -> str:
         if done.outcome is not Outcome.RAN or done.exit_status:
             return why(done)
         try:

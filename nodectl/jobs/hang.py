@@ -51,7 +51,7 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str],
         *_ras(reports),
         *_counters(reports),
         *(f"{host}: {line}" for host, report in reports.items() for line in report["xids"]),
-        *(line for host, report in reports.items() for line in _spied(host, report)),
+        *(line for host, report in reports.items() for line in _stacks_told_by(host, report)),
     ]
     return Look(tuple(ranks), verdict, tuple(named), tuple(map(without_secrets, evidence)), problems)
 
@@ -141,7 +141,6 @@ _GROUPS = "or for each other, where their calls are of different process groups,
 
 
 def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[str, tuple[int, ...]]:
-    """Return the judgement if all ranks are in collectives and only their stacks are known."""
     places = Counter((rank.call, rank.doing) for rank in waiting)
     if any(rank.moved for rank in ranks):
         return "all ranks are in collectives, and move", ()
@@ -161,7 +160,6 @@ def names(ranks: Sequence[RankNow]) -> str:
 
 
 def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
-    """Read the flight recorders' dumps: the calls, and a line for each rank."""
     lines = [
         f"{host}: flight recorder of rank {rank}: {dump['problem']}"
         for host, by_rank in dumps.items()
@@ -175,7 +173,6 @@ def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
 
 
 def _ras(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return one line for each different answer of NCCL's RAS, which knows all hosts wherever it is asked."""
     lines: dict[str, list[str]] = {}
     for host, report in reports.items():
         if report["ras"]:
@@ -218,8 +215,7 @@ def _counters(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _spied(host: str, report: Mapping[str, Any]) -> list[str]:
-    """Return what told the stacks of a host's ranks."""
+def _stacks_told_by(host: str, report: Mapping[str, Any]) -> list[str]:
     ways = {way: [row["rank"] for row in report["ranks"] if row.get("by") == way] for way in ("py-spy", "signal")}
     told = "; ".join(f"rank {numbers(ranks, _MOST_NAMED)} by {way}" for way, ranks in ways.items() if ranks)
     moment = f", {clock(report['times']['ranks'])}" if "ranks" in report.get("times", {}) else ""

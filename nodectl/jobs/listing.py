@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
+from nodectl.common.paths import cache_dir
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
@@ -23,16 +29,14 @@ _TIMEOUT_S = 20.0
 _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike
 _SHORTEST = 8
+_MOST_STARTED = 50
 _CUT_OFF = "cut off"
 _UNAWARE = "it missed the end of the job; its supervisor exits after 5 minutes without the first host"
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The jobs, newest last, the hosts that could not be asked, and those whose jobs could not be read as a whole.
-
-    `started` are ids of jobs that were started from here.
-    """
+    """Jobs, newest last; hosts that could not be asked or read; `started`: ids of jobs that were started here."""
 
     jobs: tuple[Job, ...]
     unreachable: Mapping[str, str]
@@ -47,10 +51,7 @@ class Listing:
         return jobs[-1] if jobs else None
 
     def find(self, wanted: str) -> Job:
-        """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none.
-
-        A very short beginning is refused, since it would match any running job and a slip of the hand could stop it.
-        """
+        """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none, or several."""
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
         if wanted == "last":
@@ -121,60 +122,49 @@ class Report:
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     """Return one job from its hosts' reports; `unreachable` are hosts that could not be asked, with the reason."""
-    plan = next((plan for report in reports if (plan := report.document["plan"])), None) or _no_plan(reports)
-    by_rank, names = _places(reports, [str(host["name"]) for host in plan["hosts"]])
-    parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    leader = by_rank.get(0)
-    if leader is not None and (leader.document["state"]["final"] or not leader.document["alive"]):
-        parts = tuple(map(_without_the_first, parts))
+    plan = next((plan for report in reports if (plan := report.document["plan"])), None) or _substitute_plan(reports)
+    by_rank, names = _places(reports, [host["name"] for host in plan["hosts"]])
+    parts = _parts(by_rank, names, unreachable)
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
     hosts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
-    failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster), str(plan["id"]))
+    failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster), plan["id"])
     first = failures[0] if failures else None
-    state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
+    state = _state([parts[rank] for rank in roster], first, plan["created_at"])
     if state in (JobState.FINISHED, JobState.STOPPED):
         first = None
     ends = [float(report.document["state"].get("ended_at") or 0) for report in newest.values()]
     return Job(
-        id=str(plan["id"]),
+        id=plan["id"],
         state=state,
         hosts=tuple(names),
-        script=str(plan["script"]),
+        script=plan["script"],
         args=tuple(plan["args"]),
-        nproc_per_node=int(plan["nproc_per_node"]),
-        parts=parts,
+        nproc_per_node=plan["nproc_per_node"],
+        parts=tuple(parts),
         exit_status=_exit_status(state, first),
         first_failure=first,
         consequences=tuple(failures[1:]) if first else (),
-        created_at=float(plan["created_at"]),
+        created_at=plan["created_at"],
         ended_at=max(ends, default=0.0) if state.ended else None,
-        operator=str(plan["operator"]),
+        operator=plan["operator"],
         attempt=attempt,
         nodes=tuple(names[rank] for rank in roster),
-        restarts=int(plan.get("restarts") or 0),
+        restarts=plan.get("restarts") or 0,
         past=_past(newest, by_rank, names),
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
-        skipped=tuple(map(str, plan.get("skipped") or ())),
-        traces=_traces(newest, names),
+        skipped=tuple(plan.get("skipped") or ()),
+        traces=tuple(
+            RankTrace(names[place], **row)
+            for place, report in sorted(newest.items())
+            for row in report.document.get("traces") or ()
+        ),
     )
 
 
-def _traces(newest: Mapping[int, Report], names: Sequence[str]) -> tuple[RankTrace, ...]:
-    rows = [
-        RankTrace(names[place], **row)
-        for place, report in newest.items()
-        for row in report.document.get("traces") or ()
-    ]
-    return tuple(sorted(rows, key=lambda row: row.rank))
-
-
 def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Report], list[str]]:
-    """Return each report by its host's place in the plan, and the hosts' names, those outside the plan last.
-
-    A host that another inventory calls by another name has the place that it reports itself.
-    """
+    """Return reports by place in the plan (a host of unknown name reports its own), and the hosts' names."""
     named = {names.index(report.host): report for report in reports if report.host in names}
     by_rank = dict(named)
     for report in reports:
@@ -189,7 +179,6 @@ def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Repo
 
 
 def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> tuple[int, list[int]]:
-    """Return the newest attempt that a host reports: its number, and its hosts' places."""
     newest = max(by_rank.values(), key=lambda report: report.attempt)
     members = len(plan["hosts"])
     first = range(min(members, int(plan.get("nodes") or members)))
@@ -197,7 +186,6 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
 
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
-    """Return the attempts before the newest, as the first of the hosts that know most of them recorded them."""
     histories = [report.document["state"].get("attempts") or () for _, report in sorted(newest.items())]
     return tuple(
         PastAttempt(
@@ -208,9 +196,9 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
 
 
 def _past_cause(row: Mapping[str, Any], by_rank: Mapping[int, Report], names: Sequence[str]) -> Failure | None:
-    """Return an attempt's recorded cause; a host that was silent then reports its own end of that attempt."""
     if row["cause"] is None:
         return None
+    # a host that was silent then reports its own end of that attempt
     agreed = failure(row["cause"]["host"], row["cause"])
     report = by_rank.get(names.index(agreed.host)) if agreed.host in names else None
     if agreed.kind != "host_lost" or report is None or report.attempt != row["number"]:
@@ -221,18 +209,15 @@ def _past_cause(row: Mapping[str, Any], by_rank: Mapping[int, Report], names: Se
     )
 
 
-def _without_the_first(part: JobPart) -> JobPart:
-    """Return a resting host's part as cut off, since no attempt follows without the first host."""
-    return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
-
-
-def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
-    """Return a substitute for a plan that no host could read: the hosts that know the job, and its id's time."""
+def _substitute_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
     job_id = str(reports[0].document["id"])
     hosts = [{"name": name} for name in sorted(report.host for report in reports)]
+    created_at = 0.0
+    with suppress(ValueError):  # an id begins with its time
+        created_at = datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
     return {
         "id": job_id,
-        "created_at": _id_time(job_id),
+        "created_at": created_at,
         "operator": "?",
         "script": "?",
         "args": [],
@@ -241,110 +226,70 @@ def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
     }
 
 
-def _id_time(job_id: str) -> float:
-    """Return when an id was given, which it begins with; 0 for an id of another form."""
-    try:
-        return datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return 0.0
-
-
-def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str, str]) -> JobPart:
-    if report is not None:
-        document = report.document
-        processes, alive = int(document["processes"]), bool(document["alive"])
-        outputs = tuple(document["state"].get("outputs") or ())
-        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")), outputs)
-    if name in unreachable:
-        return JobPart(name, rank, "unreachable", problem=unreachable[name])
-    return JobPart(name, rank, "absent")
+def _parts(by_rank: Mapping[int, Report], names: Sequence[str], unreachable: Mapping[str, str]) -> list[JobPart]:
+    first = by_rank.get(0)
+    # no attempt follows without the first host
+    is_over = first is not None and (first.document["state"]["final"] or not first.document["alive"])
+    parts = []
+    for rank, name in enumerate(names):
+        report = by_rank.get(rank)
+        if report is None:
+            state = "unreachable" if name in unreachable else "absent"
+            parts.append(JobPart(name, rank, state, problem=unreachable.get(name, "")))
+            continue
+        row, state, problem = report.document, report.state, report.document.get("problem", "")
+        if is_over and state == "resting":
+            state, problem = _CUT_OFF, _UNAWARE
+        outputs = tuple(row["state"].get("outputs") or ())
+        parts.append(JobPart(name, rank, state, row["processes"], row["alive"], problem, outputs))
+    return parts
 
 
 def _seen_from_elsewhere(
     by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart], roster: Sequence[int]
 ) -> list[Failure]:
-    """Return failures of hosts that could not speak for themselves."""
-    dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
-    return [
-        *_heard(by_rank, names),
-        *(Failure(part.host, None, "supervisor", SUPERVISOR_DIED, category="supervisor") for part in dead),
-        *_lost(by_rank, names, parts),
-    ]
-
-
-def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
-    """Return the first failures of hosts that cannot be asked now, as another host heard them."""
+    """Return failures of hosts that could not report them; `heard` is what other hosts last heard from those."""
     heard = {
         int(rank): item
         for report in by_rank.values()
         for rank, item in report.document["state"].get("heard", {}).items()
-        if int(rank) not in by_rank and item["kind"] != "host_lost"
+        if int(rank) not in by_rank
     }
-    return [failure(names[rank], item) for rank, item in heard.items()]
+    own = [(rank, item) for rank, report in by_rank.items() for item in report.document["state"].get("failures", ())]
+    losses = [(rank, item) for rank, item in (*own, *heard.items()) if item["kind"] == "host_lost"]
+    dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
+    return [
+        *(failure(names[rank], item) for rank, item in heard.items() if item["kind"] != "host_lost"),
+        *(Failure(part.host, None, "supervisor", SUPERVISOR_DIED, category="supervisor") for part in dead),
+        *_lost(losses, names, parts),
+    ]
 
 
-def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
-    """Return the failure of the host that most others lost; a cut-off host blames all, and all blame it."""
-    votes = _votes(by_rank)
-    deaf = _deaf(votes, parts)
-    if deaf is not None:
-        return [_nothing_arrived(deaf, votes, names)]
-    most = max(map(len, votes.values()), default=0)
-    blamed = [rank for rank in sorted(votes) if len(votes[rank]) == most]
-    times = {rank: min(item["time"] for _, item in votes[rank]) for rank in blamed}
-    unreachable = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
-    if not unreachable and len(blamed) > 1:
-        pair = " and ".join(names[rank] for rank in blamed)
-        return [
-            Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]], category="link")
-        ]
+def _lost(
+    losses: Sequence[tuple[int, Mapping[str, Any]]], names: Sequence[str], parts: Sequence[JobPart]
+) -> list[Failure]:
+    """Return the failure of the host with the most lost connections: it lost other hosts, or they lost it."""
+    if not losses:
+        return []
+    lost = {(rank, item["lost"]) for rank, item in losses}
+    broken = Counter(rank for pair in {frozenset(pair) for pair in lost} for rank in pair)
+    blamed = sorted(rank for rank in broken if broken[rank] == max(broken.values()))
+    gone = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
+    time_s = min(float(item["time"]) for _, item in losses)
+    mutual = sorted({rank for rank, other in lost if (other, rank) in lost and {rank, other} <= set(blamed)})
+    if mutual and not gone:
+        pair = " and ".join(names[rank] for rank in mutual)
+        return [Failure(names[mutual[-1]], None, "link", f"{pair} lost each other", time=time_s, category="link")]
+    reason = str(losses[0][1]["message"]).partition(": ")[2]
     failures = []
-    for rank in unreachable or blamed:
-        message = f"{_reason(votes[rank][-1])}, say {most} of the other hosts"
-        failures.append(Failure(names[rank], None, "host_lost", message, time=times[rank], category="host_lost"))
+    for rank in gone or [rank for rank in blamed if len(blamed) == 1 or any(other == rank for _, other in lost)]:
+        by = sum(other == rank for _, other in lost)
+        others = fold(names[other] for host, other in lost if host == rank)
+        message = f"{reason}, say {by} of the other hosts"
+        if not by:
+            message = f"{reason} came to it from {others}, which heard it: what is sent to it does not arrive"
+        failures.append(Failure(names[rank], None, "host_lost", message, time=time_s, category="host_lost"))
     return failures
-
-
-# who lost a host, and in which words
-_Vote = tuple[int, Mapping[str, Any]]
-
-
-def _votes(by_rank: Mapping[int, Report]) -> Mapping[int, Sequence[_Vote]]:
-    """Count the votes for each lost host; the vote of a host that cannot be asked is what others heard from it."""
-    seen: list[_Vote] = []
-    heard: dict[int, Mapping[str, Any]] = {}
-    for voter, report in by_rank.items():
-        state = report.document["state"]
-        heard |= {int(rank): item for rank, item in state.get("heard", {}).items() if int(rank) not in by_rank}
-        seen += [(voter, item) for item in state.get("failures", ())]
-    votes: dict[int, list[_Vote]] = defaultdict(list)
-    for voter, item in (*seen, *heard.items()):
-        if item["kind"] == "host_lost":
-            votes[item["lost"]].append((voter, item))
-    return votes
-
-
-def _deaf(votes: Mapping[int, Sequence[_Vote]], parts: Sequence[JobPart]) -> int | None:
-    """Return the one host that lost others while nobody lost it or another: no packets reach it."""
-    voters = {voter for items in votes.values() for voter, _ in items}
-    if len(voters) != 1 or voters & set(votes):
-        return None
-    (voter,) = voters
-    answer = [rank for rank in votes if parts[rank].state not in ("unreachable", "lost", "absent")]
-    is_gone = parts[voter].state == "unreachable"
-    return voter if len(answer) == len(votes) and (len(votes) > 1 or is_gone) else None
-
-
-def _nothing_arrived(deaf: int, votes: Mapping[int, Sequence[_Vote]], names: Sequence[str]) -> Failure:
-    items = [vote for rank in sorted(votes) for vote in votes[rank]]
-    others = fold(names[rank] for rank in votes)
-    message = f"{_reason(items[0])} came to it from {others}, which heard it: what is sent to it does not arrive"
-    time_s = min(float(item["time"]) for _, item in items)
-    return Failure(names[deaf], None, "host_lost", message, time=time_s, category="host_lost")
-
-
-def _reason(vote: _Vote) -> str:
-    return str(vote[1]["message"]).partition(": ")[2]
 
 
 def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -> JobState:
@@ -375,3 +320,22 @@ def _exit_status(state: JobState, first: Failure | None) -> int | None:
     if state is JobState.FAILED:
         return (first.exit_status if first else None) or 1
     return None
+
+
+def note_started(fleet: str, job_id: str) -> None:
+    """Keep the id, the newest first; if that cannot be, nothing is kept."""
+    place = _started_file(fleet)
+    with suppress(OSError):
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_file(place, json.dumps(sorted({*started_jobs(fleet), job_id}, reverse=True)[:_MOST_STARTED]))
+
+
+def started_jobs(fleet: str) -> list[str]:
+    """Return the ids of jobs that `launch` started from here, the newest first."""
+    with suppress(OSError, ValueError):
+        return [str(name) for name in json.loads(_started_file(fleet).read_bytes())]
+    return []
+
+
+def _started_file(fleet: str) -> Path:
+    return cache_dir() / "jobs-started" / f"{hashlib.sha256(fleet.encode()).hexdigest()[:32]}.json"

@@ -6,12 +6,12 @@ take one that is not for training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
-from nodectl.facts.rdma import IbPort, ports_in
+from nodectl.facts.rdma import ports_in
 from nodectl.jobs.plan import Surroundings
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
@@ -42,14 +42,10 @@ def bind_nics(
     rows = tuple(
         replace(row, ib_hca=adapters[row.name].hca if row.name in adapters else "") for row in surroundings.hosts
     )
-    return replace(surroundings, hosts=rows), _lines(adapters)
-
-
-def _lines(adapters: Mapping[str, Adapters]) -> tuple[str, ...]:
-    """Return `NCCL_IB_HCA on node[01-04]: …`, a line for hosts alike; nothing of those where NCCL may take all."""
     reasons = dict.fromkeys(adapter.why for adapter in adapters.values() if adapter.why)
-    hosts = {why: [name for name, adapter in adapters.items() if adapter.why == why] for why in reasons}
-    return tuple(f"NCCL_IB_HCA on {fold(names)}: {why}" for why, names in hosts.items())
+    hosts_of = {why: fold(name for name, adapter in adapters.items() if adapter.why == why) for why in reasons}
+    lines = tuple(f"NCCL_IB_HCA on {names}: {why}" for why, names in hosts_of.items())
+    return replace(surroundings, hosts=rows), lines
 
 
 def adapters_of(host: Host, looked: Looked) -> Adapters:
@@ -69,9 +65,6 @@ def adapters_of(host: Host, looked: Looked) -> Adapters:
         return Adapters(why=f"no RDMA port is fit for training: {excluded}")
     # those that are down NCCL leaves out by itself
     others = [f"{name} ({use})" for name, use in port_uses.items() if use != TRAINING and not use.startswith("down")]
-    return Adapters(_value(ports), f"without {few(others)}") if others else Adapters()
-
-
-def _value(ports: Sequence[IbPort]) -> str:
-    """Return `=mlx5_0:1,mlx5_1:1`; the sign asks for these very names, for else mlx5_1 is also mlx5_10."""
-    return "=" + ",".join(f"{port.device}:{port.port}" for port in ports)
+    # the sign asks for these very names: else mlx5_1 is also mlx5_10
+    names = "=" + ",".join(f"{port.device}:{port.port}" for port in ports)
+    return Adapters(names, f"without {few(others)}") if others else Adapters()

@@ -33,10 +33,7 @@ _DISCARD_S = 45.0  # a large project is many files
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Rows by host that answered; `refused` could be asked and said no, `unreachable` could not be asked.
-
-    `unreadable`: some of its rows could not be read, and are not among its `lines`.
-    """
+    """Rows by host; `refused` said no, `unreachable` could not be asked; `unreadable` rows are not in `lines`."""
 
     lines: Mapping[str, tuple[Mapping[str, Any], ...]]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -83,10 +80,7 @@ def ask(
 
 
 def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any], ...], str]:
-    """Read the rows of a whole answer, and what is wrong with the first of those that are not of `kind`.
-
-    A whole one is one frame, so that a cut one cannot pass for a short one: ParseError.
-    """
+    """Return the rows of one whole frame, and what is wrong with the first bad one; ParseError if it is cut."""
     rows = bounded_json.document(host, output)
     if not isinstance(rows, list):
         raise ParseError(f"{UNREADABLE}: {str(rows)[:100]!r}")

@@ -14,7 +14,7 @@ from nodectl.common import node_paths
 from nodectl.common.nodeset import fold
 from nodectl.common.process import operator
 from nodectl.errors import JobError, UsageError
-from nodectl.jobs.engines import COMMAND, TORCHRUN
+from nodectl.jobs.engines import TORCHRUN
 from nodectl.model.host import Host
 from nodectl.payload.jobs.job_id import PLAN_VERSION
 
@@ -25,6 +25,7 @@ TRACERS = TORCH, NSYS = ("torch", "nsys")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
+# fewer heartbeats of a large fleet, where every host hears every other
 _BEAT_S, _BEAT_LARGE_S, _LARGE_FLEET = 0.5, 1.0, 128
 # below Linux's ephemeral ports (32768 and up), above the well-known services
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
@@ -37,10 +38,7 @@ _INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 
 @dataclass(frozen=True, slots=True)
 class PlanHost:
-    """A host of the job in rank order; `interface` is empty if the launcher is to choose.
-
-    `ib_hca` is its NCCL_IB_HCA, empty where NCCL is to choose. `venv` is its environment if that is not the plan's.
-    """
+    """A host in rank order; `interface`, `ib_hca`, `venv` are empty if the launcher, NCCL or the plan decides."""
 
     name: str
     address: str
@@ -59,10 +57,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An image and what runs it (empty: docker or podman, what all hosts have).
-
-    `gpus`: the hosts' GPUs go into it. `paths` are what it sees of them beside the job's own folders.
-    """
+    """An image, its engine (empty: docker or podman), whether GPUs go into it, and further paths of the host."""
 
     image: str
     engine: str = ""
@@ -168,11 +163,6 @@ def choose_nproc(asked: int | None, gpu_counts: Sequence[int]) -> int:
     return max(1, gpu_counts[0])
 
 
-def beat_s(hosts: int) -> float:
-    """Return the seconds between heartbeats: fewer from a large fleet, where every host hears every other."""
-    return _BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S
-
-
 def check_lease(lease_s: float) -> float:
     """Return the lease; raise JobError for one that would not outlive a few lost heartbeats."""
     if not math.isfinite(lease_s):
@@ -232,17 +222,9 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
     return count
 
 
-def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
-    """Return the same counts, where only so many hosts are left."""
-    return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Hold what the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
-
-    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own.
-    """
+    """What the operator asked for; `script` is named from `workdir`, `name` is the program's own."""
 
     script: str
     args: tuple[str, ...]
@@ -275,10 +257,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Hold what preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
-
-    `skipped` are its findings that the operator let pass by --skip. `rdma_hosts` have RDMA devices, and GPUs.
-    """
+    """What preflight found, by host in rank order; `skipped` are findings that --skip lets pass."""
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
@@ -307,13 +286,13 @@ def make_plan(
         created_at=time.time(),
         operator=operator(),
         hosts=surroundings.hosts,
-        nproc_per_node=choose_nproc(_asked(request), gpus),
+        nproc_per_node=choose_nproc(request.nproc_per_node, gpus),
         script=request.script,
         args=request.args,
         env_names=request.env_names,
         master_port=master_port,
         heartbeat_port=heartbeat_port,
-        lease_s=check_lease(request.lease_s),
+        lease_s=request.lease_s,
         launcher=request.launcher,
         venv=request.venv,
         workdir=request.workdir,
@@ -326,29 +305,20 @@ def make_plan(
         skipped=surroundings.skipped,
         stayed=request.stayed,
         time_limit_s=request.time_limit_s,
-        beat_s=beat_s(len(surroundings.hosts)),
+        beat_s=_BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S,
         on_event=request.on_event,
     )
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:
-    """Add the engine that preflight found for the container, and whether there are GPUs to give to it."""
     if asked.container is None:
         return asked
     container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))
     return replace(asked, container=container)
 
 
-def _asked(request: LaunchRequest) -> int | None:
-    """Return the ranks a host that are asked for; of a command one, since it may well start ranks itself."""
-    return 1 if request.start.engine == COMMAND and request.nproc_per_node is None else request.nproc_per_node
-
-
 def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:
-    """Return the environment of torchrun: as asked, as the inventory says, or where the pytorch role puts it.
-
-    Empty for a launcher of the operator's own, which brings what it needs.
-    """
+    """Return torchrun's environment: as asked, else the inventory's; empty for a launcher of the operator's own."""
     if asked is not None or launcher != node_paths.LAUNCHER:
         return asked or ""
     return str(variables.get("pytorch_venv") or node_paths.VENV)

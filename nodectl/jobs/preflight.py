@@ -64,10 +64,7 @@ class PreflightReport:
 
 
 def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, forks: int) -> PreflightReport:
-    """Look at `hosts`, judge them, and try their connections to the first one, where ranks meet.
-
-    A host that cannot be asked is an unknown finding; nothing is raised for it.
-    """
+    """Judge each host and its connection to the first one; a host that cannot be asked is an unknown finding."""
 
     def work(host: Host) -> Candidate | Finding:
         return _look(transport, host, hosts, needs)
@@ -84,27 +81,21 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
 
 
 def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Give candidates the interface that topology would take, if nobody named one and all share a network.
-
-    Else each keeps the one by which it was reached, which may be for management alone.
-    """
+    """Give candidates the interface that topology would take, if nobody named one and all share a network."""
     needs, by_name = candidates[0].needs if candidates else None, {host.name: host for host in hosts}
     if needs is None or needs.interface is not None or len(candidates) < 2:
         return list(candidates)
     rdma = all(candidate.known("rdma_devices", RdmaDevices).names for candidate in candidates)
     named = [(by_name[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
-    best = choose([(host, _leading(nics)) for host, nics in named], rdma=rdma)
+    # a virtual NIC, whose speed the kernel does not know, may lead nowhere
+    real = [(host, {name: nic for name, nic in nics.items() if (nic.speed_mbit or 0) > 0}) for host, nics in named]
+    best = choose(real, rdma=rdma)
     chosen = {host.name: nics.get(best[host.name].interface) for host, nics in named}
     networks = [networks_of(nic) for nic in chosen.values() if nic is not None]
     shared = set.intersection(*networks) if len(networks) == len(candidates) else set()
     if len(shared) != 1:
         return list(candidates)
     return [_on(candidate, chosen[candidate.host], next(iter(shared))) for candidate in candidates]
-
-
-def _leading(nics: Mapping[str, Nic]) -> dict[str, Nic]:
-    """Return the NICs whose speed the kernel knows: a virtual one may lead nowhere."""
-    return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
 
 
 def _on(candidate: Candidate, nic: Nic | None, network: Network) -> Candidate:
@@ -173,13 +164,12 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
         "image": needs.image,
-        "engines": _engines(needs.image),
+        "engines": _engines_for(needs.image),
         "engine": needs.engine if needs.engine in _PACKAGES else "",
     }
 
 
-def _engines(image: str) -> list[str]:
-    """Return the engines that may run the image: Apptainer for a file, else Docker or Podman."""
+def _engines_for(image: str) -> list[str]:
     if not image:
         return []
     return [APPTAINER] if image.startswith("/") else [engine for engine in ENGINES if engine != APPTAINER]
@@ -191,7 +181,6 @@ def _status(recording: Recording) -> tuple[int | None, str]:
 
 
 def _last_words(entry: Entry | None, unread: Unread) -> str:
-    """Return the last error message of the program on the host, else why its answer could not be read."""
     lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
     return (lines[-1] if lines else unread.reason)[:_SHOWN_CHARS]
 
@@ -204,7 +193,6 @@ def _not_copied(copied: CommandResult) -> Finding:
 
 
 def _no_payload(host: str, actual: str, remedy: str) -> Finding:
-    """Return the finding on a host that answers but lacks Python, or room for the payload."""
     expected = "nodectl's programs run there"
     return Finding(host, PAYLOAD.id, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 
@@ -216,10 +204,7 @@ def _unknown(host: str, actual: str, remedy: str) -> Finding:
 def _reach(
     transport: Transport, all_hosts: Sequence[Host], candidates: Sequence[Candidate], ports: Sequence[int], forks: int
 ) -> list[Finding]:
-    """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start.
-
-    A host without an answer tries again, three times as long.
-    """
+    """Let every host open both ports of the first one; a host without an answer tries again, for longer."""
     addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
         return []
@@ -324,10 +309,7 @@ _BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 def passing(hosts: Sequence[Host], findings: Sequence[Finding]) -> list[Host]:
-    """Return the hosts without a fault.
-
-    Where more than half of the others find no way to the first host, it is the one at fault.
-    """
+    """Return the hosts without a fault; the first host has it if most others find no way to it."""
     bad = [finding for finding in findings if finding.status in _BAD]
     ways = {finding.host for finding in bad if finding.check == WAY_TO_FIRST.id}
     faulty = {finding.host for finding in bad if finding.check != WAY_TO_FIRST.id}

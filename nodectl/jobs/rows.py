@@ -19,25 +19,23 @@ Line: TypeAlias = Annotated[str, AfterValidator(one_line)]
 RankKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")]
 
 
-class Call(TypedDict):
-    """A collective of a rank, by torch's flight recorder."""
-
+# a collective of a rank, by torch's flight recorder
+class _Call(TypedDict):
     collective: Line
     number: int
     sizes: NotRequired[Line]
     types: NotRequired[Line | None]
 
 
-class Group(Call):
-    """The last collective of a process group."""
-
+# the last collective of a process group
+class _Group(_Call):
     members: NotRequired[list[int] | None]
-    recent: NotRequired[list[Call] | None]
-    pending: NotRequired[Call | None]
+    recent: NotRequired[list[_Call] | None]
+    pending: NotRequired[_Call | None]
 
 
-FailureRow = TypedDict(
-    "FailureRow",
+_FailureRow = TypedDict(
+    "_FailureRow",
     {
         "kind": Literal[KINDS],  # type: ignore[valid-type]  # mypy takes no tuple
         "message": str,
@@ -47,31 +45,25 @@ FailureRow = TypedDict(
         "class": NotRequired[Line],
         "evidence": NotRequired[list[Line]],
         "traceback": NotRequired[str],
-        "flight": NotRequired[dict[Line, Group] | None],
+        "flight": NotRequired[dict[Line, _Group] | None],
         "lost": NotRequired[int],
         "after": NotRequired[list[int]],
     },
 )
 
 
-class CauseRow(FailureRow):
-    """The failure that ended an attempt."""
-
+class _CauseRow(_FailureRow):
     host: Line
 
 
-class EndRow(TypedDict):
-    """How a rank ended."""
-
+class _EndRow(TypedDict):
     rank: int
     code: int | None
     time: float
     stopped: NotRequired[bool]
 
 
-class HelperRow(TypedDict):
-    """A living child of a rank."""
-
+class _HelperRow(TypedDict):
     pid: int
     state: Line
     command: Line
@@ -79,37 +71,30 @@ class HelperRow(TypedDict):
     stack: list[Line]
 
 
-class LivingRow(TypedDict):
-    """The place of a living rank; `by`: what told its stack."""
-
+# `by`: what told the rank's stack
+class _LivingRow(TypedDict):
     rank: int
     state: Line
     stack: list[Line]
     by: NotRequired[Line]
     call: NotRequired[Line]
-    helpers: NotRequired[list[HelperRow]]
+    helpers: NotRequired[list[_HelperRow]]
 
 
-class DumpRow(TypedDict):
-    """A flight recorder's dump, or what is wrong with it."""
-
-    groups: NotRequired[dict[Line, Group]]
+class _DumpRow(TypedDict):
+    groups: NotRequired[dict[Line, _Group]]
     problem: NotRequired[Line]
 
 
-class AttemptRow(TypedDict):
-    """An attempt that is over."""
-
+class _AttemptRow(TypedDict):
     number: int
     hosts: list[Line]
     begun_at: float
     ended_at: float | None
-    cause: CauseRow | None
+    cause: _CauseRow | None
 
 
-class TraceRow(TypedDict):
-    """The summary of a traced rank."""
-
+class _TraceRow(TypedDict):
     rank: int
     problem: Line
     steps: int
@@ -120,40 +105,34 @@ class TraceRow(TypedDict):
     idle_percent: NotRequired[float]
 
 
-class StateRow(TypedDict):
-    """A host's state of a job."""
-
+class _StateRow(TypedDict):
     state: Line
     final: bool
-    failures: NotRequired[list[FailureRow]]
-    ends: NotRequired[list[EndRow]]
-    living: NotRequired[list[LivingRow]]
+    failures: NotRequired[list[_FailureRow]]
+    ends: NotRequired[list[_EndRow]]
+    living: NotRequired[list[_LivingRow]]
     xids: NotRequired[list[Line]]
-    flight: NotRequired[dict[RankKey, DumpRow]]
-    heard: NotRequired[dict[RankKey, FailureRow]]
+    flight: NotRequired[dict[RankKey, _DumpRow]]
+    heard: NotRequired[dict[RankKey, _FailureRow]]
     ended_at: NotRequired[float | None]
     attempt: NotRequired[int]
     roster: NotRequired[list[int]]
-    attempts: NotRequired[list[AttemptRow]]
+    attempts: NotRequired[list[_AttemptRow]]
     no_restart: NotRequired[Line]
     outputs: NotRequired[list[Line]]
 
 
-class HostRow(TypedDict):
-    """A host of a plan."""
-
+class _HostRow(TypedDict):
     name: Line
 
 
-class PlanRow(TypedDict):
-    """The part of a plan that others may see."""
-
+class _PlanRow(TypedDict):
     id: Line
     created_at: float
     operator: Line
     script: Line
     args: list[Line]
-    hosts: Annotated[list[HostRow], Field(min_length=1)]
+    hosts: Annotated[list[_HostRow], Field(min_length=1)]
     nproc_per_node: int
     nodes: NotRequired[int | None]
     restarts: NotRequired[int | None]
@@ -162,14 +141,14 @@ class PlanRow(TypedDict):
 
 class _JobRow(TypedDict):
     id: Line
-    plan: PlanRow | None
+    plan: _PlanRow | None
     rank: int | None
     problem: Line
     alive: bool
     processes: int
-    state: StateRow
+    state: _StateRow
     stopped_by: NotRequired[Line]
-    traces: NotRequired[list[TraceRow]]
+    traces: NotRequired[list[_TraceRow]]
 
 
 def _of_its_plan(row: Any) -> Any:
@@ -191,9 +170,7 @@ class CleanRow(TypedDict):
     problem: Line
 
 
-class GpuRow(TypedDict):
-    """A GPU at this moment."""
-
+class _GpuRow(TypedDict):
     index: float | None
     use_percent: float | None
     power_w: float | None
@@ -201,9 +178,7 @@ class GpuRow(TypedDict):
     lost: NotRequired[float]
 
 
-class BytesRow(TypedDict):
-    """Bytes that came in and went out."""
-
+class _BytesRow(TypedDict):
     in_bytes: float
     out_bytes: float
 
@@ -217,15 +192,13 @@ class PulseRow(TypedDict):
     step: int | None
     total: int | None
     output_age_s: float | None
-    gpus: list[GpuRow]
-    network: BytesRow | None
-    rdma: BytesRow | None
+    gpus: list[_GpuRow]
+    network: _BytesRow | None
+    rdma: _BytesRow | None
     time_s: float
 
 
-class RankRow(LivingRow):
-    """A living rank in two looks."""
-
+class _RankRow(_LivingRow):
     moved: bool
     cpu: float
     output_age_s: float | None
@@ -234,18 +207,17 @@ class RankRow(LivingRow):
 class ExamineRow(TypedDict):
     """A row of `examine`."""
 
-    ranks: list[RankRow]
+    ranks: list[_RankRow]
     network: dict[Line, float]
-    gpus: list[GpuRow]
+    gpus: list[_GpuRow]
     ras: str
-    flight: NotRequired[dict[RankKey, DumpRow]]
+    flight: NotRequired[dict[RankKey, _DumpRow]]
     xids: list[Line]
     ended: NotRequired[list[int]]
 
 
-class MachineRow(TypedDict, total=False):
-    """A whole machine in the black box: texts of the kernel and of nvidia-smi, and lists of lines."""
-
+# texts of the kernel and of nvidia-smi, and lists of lines
+class _MachineRow(TypedDict, total=False):
     memory: str
     blocked: list[Line]
     smi: str
@@ -259,7 +231,7 @@ class TakingRow(ExamineRow):
     attempt: int
     kind: Literal["suspicion", "end"]
     why: Line
-    host: MachineRow
+    host: _MachineRow
     times: NotRequired[dict[Line, float]]
 
 

@@ -53,19 +53,18 @@ class Way:
 
 
 def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
-    """Return how the job is started; raise UsageError for options that exclude each other, and for missing code.
-
-    `needs` are the paths of --need.
-    """
+    """Return how the job is started; UsageError for options that exclude each other. `needs`: paths of --need."""
     argv, bundled = _with_bundled(asked, _words(asked))
     script, args = (argv[0], argv[1:]) if asked.engine == TORCHRUN else split(asked.engine, argv)
+    if asked.trace == NSYS and (asked.engine not in (TORCHRUN, ACCELERATE) or asked.container is not None):
+        raise UsageError("--trace nsys is for ranks of torchrun on the hosts themselves", "say --trace torch")
     start = Start(
         engine=asked.engine,
         argv=() if asked.engine == TORCHRUN else argv,
         module=asked.module is not None and asked.engine == TORCHRUN,
         chdir=_absolute("--chdir", asked.chdir),
         container=_container(asked, needs),
-        trace=_trace(asked),
+        trace=asked.trace,
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
@@ -75,7 +74,6 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
 
 
 def _words(asked: Asked) -> tuple[str, ...]:
-    """All words that say what is started, with the module in front where one is named."""
     given = (*(() if asked.script is None else (asked.script,)), *asked.args)
     if asked.module is None:
         if not given:
@@ -111,15 +109,7 @@ def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
         raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
 
 
-def _trace(asked: Asked) -> str:
-    """Return the profiler; raise UsageError for ranks that cannot be started under nsys."""
-    if asked.trace == NSYS and (asked.engine not in (TORCHRUN, ACCELERATE) or asked.container is not None):
-        raise UsageError("--trace nsys is for ranks of torchrun on the hosts themselves", "say --trace torch")
-    return asked.trace
-
-
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
-    """Return the container; raise UsageError for a wrong image name, and for options that a container excludes."""
     image = asked.container
     if image is None:
         return None

@@ -66,10 +66,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the plan; `scope` is node, pair, group or fleet; seconds as planned and as taken.
-
-    `hosts` are those that it is for, `why` is the reason where it was left out.
-    """
+    """A step of the plan for `hosts`; `scope` is node, pair, group or fleet; `why` says why it was left out."""
 
     name: str
     about: str
@@ -121,10 +118,7 @@ class HostAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """One run of `nodectl accept`; times are seconds since 1970, `ended` is None while it is not complete.
-
-    `nature` is measured, lab or recorded: what the figures are of.
-    """
+    """One run of `nodectl accept`; `ended` is None while it runs; `nature` is measured, lab or recorded."""
 
     id: str
     level: str

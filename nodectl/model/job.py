@@ -6,10 +6,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """State of a whole job; `ending`: it has failed or is being stopped, and processes of it are still there.
-
-    `restarting`: an attempt has failed, and its hosts are about to begin another.
-    """
+    """State of a whole job; `ending`: processes of it are left; `restarting`: another attempt is about to begin."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -66,10 +63,7 @@ class JobPart:
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """The shares of a traced rank's steps; `step_ms` is their median.
-
-    `compute` + `communication` - `overlap` + `idle` is 100. They are None if there is a `problem`.
-    """
+    """The shares of a traced rank's steps, None if there is a `problem`; `step_ms` is their median."""
 
     host: str
     rank: int
@@ -84,10 +78,7 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """A run of the job's ranks that failed and was followed by another; `cause` as the hosts then knew it.
-
-    A host that was silent then, and can be asked now, tells its own.
-    """
+    """An attempt that failed and was followed by another, with its cause."""
 
     number: int
     hosts: tuple[str, ...]
@@ -170,10 +161,7 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The GPUs of a host together; the power of those that report it; `wait`: all are in use, and draw little.
-
-    `lost` are the indexes of those that the driver cannot reach; `count` is without them.
-    """
+    """A host's GPUs together, but for the `lost` ones (indexes); `wait`: all are in use, and draw little."""
 
     count: int
     use_percent: float | None

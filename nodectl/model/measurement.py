@@ -116,8 +116,6 @@ _SHOWN = 4
 
 
 class _Known(dict[str, object]):
-    """Conditions for a format; what a measurement lacks is None."""
-
     def __missing__(self, key: str) -> None:
         return None
 

@@ -36,10 +36,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Output of one command; `exit_status` is None if it was cut or never ended, 127 if it is not installed.
-
-    `recorded`: a lab host answered it from the recording that it is dressed in.
-    """
+    """A command's output; `exit_status` None: cut or not ended, 127: not installed; `recorded`: a lab's source."""
 
     key: str
     argv: tuple[str, ...]

@@ -19,10 +19,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Series(Measured):
-    """The pairs of one thing measured, in the order of time.
-
-    `subject` is what was measured where it is more than the probe's name: a collective, a direction, a kernel.
-    """
+    """The pairs of one thing measured, in order; `subject` is its collective, direction or kernel."""
 
     profile: str
     baseline: str

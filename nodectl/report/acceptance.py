@@ -9,8 +9,7 @@ from dataclasses import replace
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
-from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, Step, StepState
-from nodectl.model.finding import Finding
+from nodectl.model.acceptance import Acceptance, NodeVerdict, Step, StepState
 from nodectl.model.status import Status
 from nodectl.report.findings import TWO_SCREENS, folded
 from nodectl.report.table import fitted
@@ -32,7 +31,6 @@ def plan_text(steps: Sequence[Step], width: int) -> str:
 
 
 def _left_out(word: str, steps: Sequence[Step]) -> list[str]:
-    """Return a line for each reason, with the steps that have it."""
     left: dict[str, list[str]] = {}
     for step in steps:
         if step.state is StepState.LEFT_OUT:
@@ -49,10 +47,15 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
         groups.setdefault((host.verdict, cells), []).append(host.host)
     bad_first = sorted(groups.items(), key=lambda item: item[0][0].status.rank)  # type: ignore[attr-defined]
     rows = [("HOSTS", "VERDICT", "STEPS")]
-    rows += [(fold(names), str(verdict), _steps(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
+    rows += [(fold(names), str(verdict), _steps_text(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
     blocks = [fitted(rows, width)]
-    seen = (_named(reason) for host in acceptance.hosts for reason in host.reasons)
-    if lines := folded([one for one in seen if one.status is not Status.OK], TWO_SCREENS):
+    seen = [
+        replace(finding, check=finding.check if finding.check == reason.step else f"{reason.step}, {finding.check}")
+        for host in acceptance.hosts
+        for reason in host.reasons
+        if (finding := reason.finding).status is not Status.OK
+    ]
+    if lines := folded(seen, TWO_SCREENS):
         blocks.append("\n".join(lines))
     if not_tried := _left_out("not tried", acceptance.steps):
         blocks.append("\n".join(not_tried))
@@ -60,18 +63,11 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
     return "\n\n".join(blocks)
 
 
-def _steps(done: Sequence[str], cells: Sequence[str]) -> str:
-    """Only what is not fine is named: `tcp FAILED, 6 ok`."""
+def _steps_text(done: Sequence[str], cells: Sequence[str]) -> str:
     parts = [f"{name} {cell}" for name, cell in zip(done, cells, strict=True) if cell not in ("ok", "-")]
     fine, away = cells.count("ok"), cells.count("-")
     parts += [f"{fine} ok"] if fine else []
     return ", ".join(parts + ([f"{away} not taken part in"] if away else []))
-
-
-def _named(reason: Seen) -> Finding:
-    """Return the finding, its check with the step that saw it."""
-    check = reason.finding.check
-    return replace(reason.finding, check=check if check == reason.step else f"{reason.step}, {check}")
 
 
 def _summary(acceptance: Acceptance) -> str:

@@ -143,7 +143,6 @@ def _rest(groups: Sequence[Sequence[Variant]]) -> Iterator[str]:
 
 
 def _is_whole(variant: Variant) -> bool:
-    """Return whether its line names all that it is about."""
     checks, subjects = ({getattr(finding, name) for finding in variant} for name in ("check", "subject"))
     return len(checks) == 1 and len(subjects) <= _SUBJECTS
 

@@ -18,10 +18,7 @@ Words = Callable[[str, object], str]
 
 
 def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> str:
-    """Return `subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
-
-    Hosts whose subject has the same words share a line; an empty one has none.
-    """
+    """Return `subject  hosts  words`: hosts with the same words share a line, the largest group first."""
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, subjects in facts.items():
         for subject, value in subjects.items():
@@ -57,14 +54,10 @@ def _outputs(results: Sequence[CommandResult]) -> list[str]:
             groups[result.exit_status or 0, result.stdout, result.stderr, result.error].append(result.host)
     lines: list[str] = []
     for (status, stdout, stderr, error), hosts in sorted(groups.items(), key=lambda group: -len(group[1])):
-        lines.append(_heading(fold(hosts), len(hosts), status, error))
+        count, failed = f"({len(hosts)})" if len(hosts) > 1 else "", f"exit status {status}" if status else ""
+        lines.append("--- " + "  ".join(filter(None, [fold(hosts), count, failed, error])))
         lines += [text.rstrip("\n") for text in (stdout, stderr) if text.strip("\n")]
     return lines
-
-
-def _heading(hosts: str, count: int, status: int, error: str) -> str:
-    parts = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
-    return "--- " + "  ".join(word for word in parts if word)
 
 
 def _remedies(failed: Sequence[CommandResult]) -> list[str]:

@@ -52,7 +52,16 @@ def job_document(job: Job) -> dict[str, object]:
         "attempt": job.attempt,
         "nodes": list(job.nodes),
         "restarts": job.restarts,
-        "past_attempts": [_past_document(past) for past in job.past],
+        "past_attempts": [
+            {
+                "number": past.number,
+                "hosts": list(past.hosts),
+                "started_at": past.begun_at,
+                "ended_at": past.ended_at,
+                "cause": past.cause and _failure_document(past.cause),
+            }
+            for past in job.past
+        ],
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
@@ -61,16 +70,6 @@ def job_document(job: Job) -> dict[str, object]:
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
-    }
-
-
-def _past_document(past: PastAttempt) -> dict[str, object]:
-    times = {"started_at": past.begun_at, "ended_at": past.ended_at}
-    return {
-        "number": past.number,
-        "hosts": list(past.hosts),
-        **times,
-        "cause": past.cause and _failure_document(past.cause),
     }
 
 
@@ -87,7 +86,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
-        why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else ""
+        why = f"{_where(first)}{_shortened(_first_line(first.message))}" if first else ""
         took = str(_duration(job))
         rows.append((job.id, job.state.value, job.operator, started, took, fold(job.hosts), job.script, why))
     return aligned(rows)
@@ -119,7 +118,7 @@ def job_text(job: Job) -> str:
 def _past_line(past: PastAttempt) -> str:
     """Return `attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
-    why = f": {_where(past.cause)}{_cut(_first_line(past.cause.message))}" if past.cause else ""
+    why = f": {_where(past.cause)}{_shortened(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
 
 
@@ -201,8 +200,7 @@ def cause_lines(cause: Failure) -> list[str]:
     return [*lines, *([f"  try: {cause.remedy}"] if cause.remedy else [])]
 
 
-def _cut(text: str) -> str:
-    """So much of it that a table stays one: `jobs why` has all."""
+def _shortened(text: str) -> str:
     return text if len(text) <= _WHY_CHARS else f"{text[: _WHY_CHARS - 1]}…"
 
 
@@ -225,7 +223,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     spares = fold(host["name"] for host in hosts[count:])
     lines = [
         f"job         {plan['id']}",
-        f"script      {_program(plan)}",
+        f"script      {_program_words(plan)}",
         *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
         f"hosts       {fold(host['name'] for host in hosts[:count])}{spares and f'; {spares} to spare'}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
@@ -238,7 +236,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
         f"checkpoint  {_checkpoint(plan)}",
         f"restarts    {_restarts(plan)}",
         *(f"skipped     {line}" for line in plan["skipped"]),
-        *([f"time limit  {_limit(plan)}"] if plan["time_limit_s"] else []),
+        *([f"time limit  {plan['time_limit_s']:g} s"] if plan["time_limit_s"] else []),
         "rank order",
     ]
     places = [*map(str, range(count)), *["-"] * (len(hosts) - count)]  # a spare has no rank
@@ -250,7 +248,6 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
 
 
 def _environments(plan: Mapping[str, Any]) -> str:
-    """Return the job's environment, and those of hosts that have one of their own."""
     of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
     return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
 
@@ -262,18 +259,11 @@ def _restarts(plan: Mapping[str, Any]) -> str:
     return f"{plan['restarts']}, by the hosts themselves{least}"
 
 
-def _program(plan: Mapping[str, Any]) -> str:
-    """Return what is started, as the operator said it."""
+def _program_words(plan: Mapping[str, Any]) -> str:
     start = plan["start"]
     argv = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
     return engine + shlex.join(argv)
-
-
-def _limit(plan: Mapping[str, Any]) -> str:
-    warning = plan["warning"]
-    signal = f"; ranks get signal {warning['signal']} {warning['before_s']:g} s before" if warning else ""
-    return f"{plan['time_limit_s']:g} s{signal}"
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:

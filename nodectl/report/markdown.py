@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from nodectl.common.few import clipped
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -63,15 +64,10 @@ def _figures(figures: Sequence[Series]) -> Iterator[tuple[str, ...]]:
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]], most: int) -> tuple[str, ...]:
-    """Return the lines of a table with its first `most` rows, and how many follow; nothing without rows."""
     listed = list(rows)
     if not listed:
         return ()
     lines = [head, ["---"] * len(head), *listed[:most]]
     more = [f"… and {len(listed) - most} more"] if len(listed) > most else []
-    return (*(f"| {' | '.join(map(_cell, line))} |" for line in lines), *more)
-
-
-def _cell(text: str) -> str:
-    plain = " ".join(text.split()).replace("|", r"\|")
-    return plain if len(plain) <= _MOST_CHARS else f"{plain[:_MOST_CHARS]}…"
+    cells = ([clipped(" ".join(text.split()), _MOST_CHARS).replace("|", r"\|") for text in line] for line in lines)
+    return (*(f"| {' | '.join(line)} |" for line in cells), *more)

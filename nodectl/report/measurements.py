@@ -26,7 +26,10 @@ def matrix(one: Series, width: int) -> str:
         return ""
     value, unit = readable(one.median, one.unit.name)
     factor = value / one.median if one.median else 1.0
-    texts = {tuple(member.hosts): _cell(one, member, factor) for member in one.members}
+    texts = {}
+    for member in one.members:
+        later = one.again(member)
+        texts[tuple(member.hosts)] = digits(factor * (later or member).value) + ("*" if later else "")
     rows = [
         (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
         for sender in hosts
@@ -38,11 +41,6 @@ def matrix(one: Series, width: int) -> str:
     # of conditions there may be more than fit
     lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
     return "\n".join([*lines, table, *([LEGEND] if one.later else [])])
-
-
-def _cell(one: Series, member: Measurement, factor: float) -> str:
-    later = one.again(member)
-    return digits(factor * (later or member).value) + ("*" if later else "")
 
 
 # of a series with more members the worst ones are shown, more of them if no matrix shows all
@@ -62,10 +60,7 @@ def measurements_text(
     everything: bool = False,
     width: int = _COLUMNS,
 ) -> str:
-    """Return the fleet's figures and a verdict for each probe, then pairs as a matrix or the worst of them.
-
-    Without `findings` (an old run's are not known) there is no verdict.
-    """
+    """Return the fleet's figures, verdicts if `findings` are known, then pairs as a matrix or the worst."""
     series = fleet_series(measurements, kind_of)
     is_fleet = any(len(one.members) > 1 for one in series)
     parts = [_fleet_table(series, width)] if is_fleet else []
@@ -81,7 +76,7 @@ def measurements_text(
     if is_fleet and not everything:
         shown = [matrix(one, width) for one in series]
         parts += [_worst_table(series, [bool(text) for text in shown], width), *shown]
-        hidden = _hidden(series, shown)
+        hidden = _count_hidden(series, shown)
         total = sum(len(one.members) for one in series)
         parts.append(
             f"{hidden} of {total} values {'is' if hidden == 1 else 'are'} not shown: --all shows each" * bool(hidden)
@@ -99,7 +94,8 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, wid
             kind_of(measurement.probe).unit(measurement.unit).text(measurement.value) + _expected(measurement, kind_of),
             _spread(measurement),
             ", ".join(
-                filter(None, [_again(measurement), kind_of(measurement.probe).conditions(measurement.conditions)])
+                ["measured again"] * bool(measurement.conditions.get(AGAIN))
+                + list(filter(None, [kind_of(measurement.probe).conditions(measurement.conditions)]))
             ),
         )
         for measurement in measurements
@@ -110,7 +106,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, wid
 def _fleet_table(series: Sequence[Series], width: int) -> str:
     header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
     alike = _measurements_alike(series)
-    rows = [(one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series]
+    rows = [(one.probe, _own(one, alike) or "-", _members_text(one), *_figures(one)) for one in series]
     return fitted([header, *rows], width, header.index("WHAT"))
 
 
@@ -129,8 +125,7 @@ def _own(one: Series, alike: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(word for word in one.what.split(", ") if word not in alike[one.probe])
 
 
-def _count(one: Series) -> str:
-    """Return `48 paths`, `16 hosts`, `32 on 4 hosts`."""
+def _members_text(one: Series) -> str:
     number, hosts = len(one.members), len(one.hosts)
     if all(len(member.hosts) == 2 and member.direction for member in one.members):
         return counted(number, "path")
@@ -218,8 +213,7 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
-    """Return how many values the text does not show."""
+def _count_hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
     hidden = 0
     for one, text in zip(series, matrices, strict=True):
         if not text and not one.is_alike():
@@ -234,10 +228,6 @@ def _where(measurement: Measurement) -> str:
 
 def _spread(measurement: Measurement) -> str:
     return "-" if measurement.spread is None else f"{100 * measurement.spread:.1f} %"
-
-
-def _again(measurement: Measurement) -> str:
-    return "measured again" if measurement.conditions.get(AGAIN) else ""
 
 
 def _expected(measurement: Measurement, kind_of: KindOf) -> str:

@@ -83,7 +83,7 @@ def prometheus(
     return "".join(
         [
             family("nodectl_health_recorded_info", ((*one, 1) for one in sorted((recorded or {}).items()))),
-            family("nodectl_health_findings", _counted((one.host, one.check, one.status) for one in findings)),
+            family("nodectl_health_findings", _occurrences((one.host, one.check, one.status) for one in findings)),
             family("nodectl_health_problem", ((one.host, one.check, one.subject, one.status, 1) for one in wrong)),
             family("nodectl_health_status", states),
             family(
@@ -95,8 +95,7 @@ def prometheus(
     )
 
 
-def _counted(labels: Iterable[tuple[str, str, str]]) -> list[Row]:
-    """Return how often each occurs, in the order of the labels."""
+def _occurrences(labels: Iterable[tuple[str, str, str]]) -> list[Row]:
     return [(*one, number) for one, number in sorted(Counter(labels).items())]
 
 
@@ -129,7 +128,7 @@ def probe_metrics(
 ) -> str:
     """Return the worst value of a kind for each host, its part of the floor, and the findings by status."""
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
-    for measurement in _whole(measurements):
+    for measurement in _complete_first(measurements):
         unit = measurement.unit
         base = BASES.get(unit, _Base("nodectl_probe_value", 1, (unit,)))
         is_worst = max if _less_is_better(measurement, kind_of) else min
@@ -140,9 +139,9 @@ def probe_metrics(
     ended = ((probe, round(time_s, 3)) for probe in sorted({taken.probe for taken in measurements}))
     return "".join(
         [
-            *(family(name, _sorted(values[name])) for name in sorted(values)),
-            family("nodectl_probe_floor_ratio", _sorted(_ratios(measurements, kind_of))),
-            family("nodectl_probe_findings", _counted((one.host, one.check, one.status) for one in findings)),
+            *(family(name, _rows_by_labels(values[name])) for name in sorted(values)),
+            family("nodectl_probe_floor_ratio", _rows_by_labels(_ratios(measurements, kind_of))),
+            family("nodectl_probe_findings", _occurrences((one.host, one.check, one.status) for one in findings)),
             family("nodectl_probe_last_run_timestamp_seconds", ended),
         ]
     )
@@ -154,7 +153,7 @@ def acceptance_metrics(acceptance: Acceptance, kind_of: KindOf) -> str:
     ratios: list[Row] = []
     for step in dict.fromkeys(row.step for row in acceptance.taken):
         of_step = [row.measurement for row in acceptance.taken if row.step == step]
-        ratios += [(*labels, step, ratio) for *labels, ratio in _sorted(_ratios(of_step, kind_of))]
+        ratios += [(*labels, step, ratio) for *labels, ratio in _rows_by_labels(_ratios(of_step, kind_of))]
     accepted = [host.host for host in hosts if ended is not None and host.verdict.accepts]
     last = round(acceptance.began if ended is None else ended, 3)
     rows: dict[str, Iterable[Row]] = {
@@ -164,7 +163,7 @@ def acceptance_metrics(acceptance: Acceptance, kind_of: KindOf) -> str:
         "step_duration_seconds": (
             (step.name, step.scope, round(step.took_s, 3)) for step in acceptance.steps if step.took_s is not None
         ),
-        "findings": _counted((one.finding.host, one.step, one.finding.status) for one in acceptance.seen),
+        "findings": _occurrences((one.finding.host, one.step, one.finding.status) for one in acceptance.seen),
         "floor_ratio": ratios,
         "complete": [(int(ended is not None),)],
         "accepted_timestamp_seconds": ((host, level, last) for host in accepted),
@@ -199,8 +198,7 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
     return "".join(family(f"nodectl_{name}", samples) for name, samples in rows.items())
 
 
-def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return it without what was measured a second time, and runs that were cut short."""
+def _complete_first(measurements: Iterable[Measurement]) -> list[Measurement]:
     return [one for one in measurements if AGAIN not in one.conditions and one.conditions.get("complete") is not False]
 
 
@@ -220,7 +218,7 @@ def _less_is_better(measurement: Measurement, kind_of: KindOf) -> bool:
 def _ratios(measurements: Iterable[Measurement], kind_of: KindOf) -> dict[Labels, float]:
     """Return by host and kind the least part of the floor; for a time it is the expected value by the measured one."""
     ratios: dict[Labels, float] = {}
-    for measurement in _whole(measurements):
+    for measurement in _complete_first(measurements):
         expected, value = measurement.expected, measurement.value
         if not expected or (not value and _less_is_better(measurement, kind_of)):
             continue
@@ -230,7 +228,6 @@ def _ratios(measurements: Iterable[Measurement], kind_of: KindOf) -> dict[Labels
     return ratios
 
 
-def _sorted(samples: Mapping[Labels, float]) -> list[Row]:
-    """Return the rows in the order of their labels, one that is missing first."""
+def _rows_by_labels(samples: Mapping[Labels, float]) -> list[Row]:
     order = sorted(samples, key=lambda labels: [text or "" for text in labels])
     return [(*labels, samples[labels]) for labels in order]

@@ -20,10 +20,7 @@ _LEAST_FILLED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`members` are first measurements, `later` the last of what was measured again, by its hosts and direction.
-
-    `what` are the conditions that all members show alike, and `what_of` is what a member shows besides.
-    """
+    """`members` are first measurements, `later` repeated ones; `what` are the conditions that all members share."""
 
     probe: str
     kind: MeasurementKind
@@ -92,7 +89,7 @@ def fleet_series(measurements: Sequence[Measurement], kind_of: KindOf) -> list[S
         chosen = kind_of(measurement.probe).what(measurement.conditions)
         groups[measurement.probe, measurement.unit, tuple(chosen.items())].append(measurement)
     series = [_series(probe, kind_of(str(probe)), members) for (probe, *_), members in groups.items()]
-    return _named(series)
+    return _told_apart(series)
 
 
 def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement]) -> Series:
@@ -104,8 +101,7 @@ def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement
     return Series(str(probe), kind, tuple(first), _shared(kind, first), later)
 
 
-def _named(series: Sequence[Series]) -> list[Series]:
-    """Return those that show the same get the chosen conditions by which they differ."""
+def _told_apart(series: Sequence[Series]) -> list[Series]:
     named = []
     for one in series:
         alike = [other for other in series if (other.probe, other.what) == (one.probe, one.what)]

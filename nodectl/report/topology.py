@@ -82,7 +82,6 @@ def _quoted(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """On one line, whatever a host put into a name."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -95,13 +94,9 @@ def alike(nodes: Mapping[str, NodeTopology]) -> list[tuple[list[str], NodeTopolo
     """Hosts with the same picture together, the largest group first."""
     groups: dict[str, list[str]] = defaultdict(list)
     for host, node in nodes.items():
-        groups[repr(_anonymous(node))].append(host)
+        bottlenecks = [(item.check, item.subject, item.actual) for item in node.bottlenecks]
+        groups[repr(replace(node, bottlenecks=())) + repr(bottlenecks)].append(host)
     return [(hosts, nodes[hosts[0]]) for hosts in sorted(groups.values(), key=len, reverse=True)]
-
-
-def _anonymous(node: NodeTopology) -> tuple[object, ...]:
-    bottlenecks = [(bottleneck.check, bottleneck.subject, bottleneck.actual) for bottleneck in node.bottlenecks]
-    return (node.gpus, node.nics, node.links, node.gpu_nic, bottlenecks, node.unknown, node.recorded)
 
 
 def nodes_text(nodes: Mapping[str, NodeTopology]) -> str:
@@ -115,7 +110,10 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     parts.append(f"{len(node.nics)} RDMA NICs" if node.nics else "no RDMA NIC")
     yield f"{hosts}: {', '.join(parts)}{f' (recorded: {node.recorded})' if node.recorded else ''}"
     nics = {nic.name: nic for nic in node.nics}
-    for (numa, cpus), gpus in _by_numa(node.gpus).items():
+    by_numa: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
+    for gpu in node.gpus:
+        by_numa[gpu.numa, gpu.cpus].append(gpu)
+    for (numa, cpus), gpus in by_numa.items():
         yield f"  NUMA {numa or '?'}{f', CPUs {cpus}' if cpus else ''}"
         for gpu in gpus:
             yield f"  {'└' if gpu is gpus[-1] else '├'}─ {_gpu(gpu, node, nics)}"
@@ -126,13 +124,6 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     yield from (f"  not for training: {', '.join(names)} ({reason})" for reason, names in reasons.items())
     yield ""
     yield from (f"  {line}" for line in matrix(node).splitlines())
-
-
-def _by_numa(gpus: Sequence[NodeGpu]) -> dict[tuple[str | None, str | None], list[NodeGpu]]:
-    groups: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
-    for gpu in gpus:
-        groups[gpu.numa, gpu.cpus].append(gpu)
-    return groups
 
 
 def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
@@ -168,7 +159,10 @@ def fabric_text(fabric: Fabric) -> str:
     if fabric.witness:
         lines.append(f"    {' - '.join(fabric.witness)}")
     rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP")]
-    for tier, loads in sorted(_by_tier(fabric).items(), reverse=True):
+    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
+    for load in fabric.switches:
+        tiers[load.tier].append(load)
+    for tier, loads in sorted(tiers.items(), reverse=True):
         title = f"  {tier}" if tier else "  no host"
         down, up = _span(load.ports_down for load in loads), _span(load.ports_up for load in loads)
         rows.append((title, str(len(loads)), down, up))
@@ -179,16 +173,7 @@ def fabric_text(fabric: Fabric) -> str:
     return "\n".join(lines)
 
 
-def _by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
-    """Return the switches of each tier; 0 has those to which no host leads."""
-    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
-    for load in fabric.switches:
-        tiers[load.tier].append(load)
-    return tiers
-
-
 def _nic_name(nic: NodeNic) -> str:
-    """Return `NIC0 mlx5_0`; once if both are the same."""
     return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
 
 

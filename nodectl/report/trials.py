@@ -40,16 +40,12 @@ class Names:
         where, *conditions = _parts(subject)
         common = self.shared.get(probe, frozenset())
         kept = [condition for condition in conditions if condition not in common or " " not in condition]
-        return ", ".join([_few(where), *kept])
+        count = where.count(",") + 1
+        return ", ".join([counted(count, "host") if count > _SHOWN_HOSTS else where, *kept])
 
 
 def _parts(subject: str) -> list[str]:
     return subject.split(", ")
-
-
-def _few(where: str) -> str:
-    count = where.count(",") + 1
-    return counted(count, "host") if count > _SHOWN_HOSTS else where
 
 
 # what an operator must not overlook
@@ -72,16 +68,15 @@ def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everyt
     """Return a line for each thing measured; without `everything` only the worst of what is part of a mean."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
-    singles = [verdict for verdict, mean in _inside(verdicts) if mean is not None]
-    worst = _worst(verdict for verdict in singles if verdict.is_regression)[:_MOST_SINGLE]
+    singles = [verdict for verdict, mean in _with_mean(verdicts) if mean is not None]
+    worst = _largest_losses_first(verdict for verdict in singles if verdict.is_regression)[:_MOST_SINGLE]
     left = set() if everything else set(map(id, singles)) - set(map(id, worst))
     rows = [_row(verdict, names) for verdict in verdicts if id(verdict) not in left]
     table = fitted([header, *rows], width, header.index("WHAT"))
     return f"{table}\n({len(left)} single paths or hosts are not shown: --all)" if left else table
 
 
-def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Sort the largest losses first, and before all those what has no figure because it failed."""
+def _largest_losses_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return sorted(
         verdicts,
         key=lambda verdict: (
@@ -92,27 +87,23 @@ def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
     )
 
 
-def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
-    """Each with the mean that it is part of, which stands before it."""
+def _with_mean(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
     mean: Verdict | None = None
     for verdict in verdicts:
         yield verdict, mean if mean is not None and not verdict.is_mean and mean.kind == verdict.kind else None
         mean = verdict if verdict.is_mean else mean
 
 
-def _energy(unit: str) -> str:
-    """Return the unit of energy, beside which the same thing has a speed; else empty."""
-    return unit if unit.startswith("J/") else ""
-
-
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
     is_told = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
     low, high = verdict.interval_percent or (0.0, 0.0)
     failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
+    # the same thing has a speed in another row
+    energy = verdict.unit if verdict.unit.startswith("J/") else ""
     return (
         verdict.profile,
         verdict.probe,
-        ", ".join(filter(None, [names.short(verdict.probe, verdict.subject), _energy(verdict.unit)])),
+        ", ".join(filter(None, [names.short(verdict.probe, verdict.subject), energy])),
         "-" if verdict.size_bytes is None else format_size(verdict.size_bytes),
         f"{verdict.verdict}{_MARK if verdict.is_regression else ''}",
         f"{verdict.gain_percent:+.1f} %" if is_told else "-",

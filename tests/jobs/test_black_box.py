@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.jobs import black_box
-from nodectl.jobs.black_box import _newest, _taking, explained, of_its_end, telling
+from nodectl.jobs.black_box import _newest_together, _taking, explained, of_its_end, telling
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
 from nodectl.model.recording import Recording
@@ -63,7 +63,7 @@ def test_people_read_of_a_stand_still_and_of_a_cause_that_explains_nothing() -> 
 
 def test_a_host_counts_with_its_newest_taking_of_the_same_moment() -> None:
     rows = [("node01", row(0, [], at=100.0)), ("node01", row(0, [], at=400.0)), ("node02", row(1, [], at=101.0))]
-    assert {host: item["at"] for host, item in _newest(rows).items()} == {"node01": 400.0}
+    assert {host: item["at"] for host, item in _newest_together(rows).items()} == {"node01": 400.0}
 
 
 def test_full_disks_and_blocked_processes_are_evidence() -> None:

@@ -50,7 +50,8 @@ def plan(checkpoint: CheckpointPlan | None = None, **more: Any) -> Any:
 
 
 def test_a_spare_has_no_rank_in_the_plan_that_is_shown() -> None:
-    lines = plan_text(plan(nodes=NodeCount(1, 1), restarts=1).document()).splitlines()
+    lines = plan_text(plan(nodes=NodeCount(1, 1), restarts=1, time_limit_s=90.0).document()).splitlines()
+    assert "time limit  90 s" in lines
     shown = [line.split()[:2] for line in lines[lines.index("rank order") + 1 :]]
     assert shown == [["0", "gpu01"], ["-", "gpu02"]]
 

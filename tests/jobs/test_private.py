@@ -19,30 +19,23 @@ from nodectl.jobs.package import pack
 from nodectl.jobs.plan import Plan, PlanHost
 
 MARK = "never-to-leave-this-machine"
-# what a home holds, and a careless project, too
-KEPT: tuple[str, ...] = (
+# what a home holds, and a careless project, too: keys and settings, their copies, and files without a dot
+KEPT = (
     *(".ssh/id_ed25519", ".ssh/config", ".aws/credentials", ".azure/msal.json", ".kube/config", ".gnupg/keys/A"),
     *(".docker/config.json", ".config/gcloud/credentials.db", ".config/gh/hosts.yml", ".config/rclone/rclone.conf"),
     *(".ngc/config", ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".vault-token", ".bash_history"),
     *(".zsh_history", ".python_history", ".cache/huggingface/token", ".huggingface/token", "stored_tokens", ".env"),
-    *(
-        ".env.local",
-        "prod.env",
-        ".envrc",
-        "server.pem",
-        "TLS.KEY",
-        "id_rsa",
-        "id_work",
-        "id_rsa.pub",
-        "deploy/id_ecdsa",
-    ),
+    *(".env.local", "prod.env", ".envrc", "server.pem", "TLS.KEY", "id_rsa", "id_work", "id_rsa.pub", "d/id_ecdsa"),
     *("hf_token", "token.txt", "wandb_token.json", "client_secret.json", "credentials.json", "secrets/db.yml"),
-    *("store.p12", "vpn.ovpn", "krb5cc_1000", "kubeconfig.yaml", "mirror.git/config"),
+    *("store.p12", "vpn.ovpn", "krb5cc_1000", "kubeconfig.yaml", "mirror.git/config", "tokens", "server.key.old"),
+    *(".bash_history.old", "id_rsa.1", ".ssh.bak/id_x", ".env-prod", ".terraformrc", ".codex/auth.json", "wg0.conf"),
+    *("credentials.csv", "secrets.bak/x", "Credentials", "sub/.newtool/login", "TLS.KEY~", "id_rsa.gz", "tls.key.enc"),
+    *("secring.gpg", "pgpass", "envrc", "api_tokens.yaml", "HF_TOKEN.md", "psql_history", "logins.json", "secret/x"),
 )
 # their names are no proof: they stay unless the command line names them, and what they hold decides then
 NO_PROOF = {
-    *("server.pem", "id_work", "id_rsa.pub", "token.txt", "wandb_token.json"),
-    "mirror.git/config",
+    *("server.pem", "id_work", "id_rsa.pub", "token.txt", "wandb_token.json", "mirror.git/config"),
+    *("tokens", "api_tokens.yaml", "HF_TOKEN.md", "credentials.csv", "sub/.newtool/login"),
 }
 BY_CONTENT = {
     "deploy_key": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
@@ -54,16 +47,8 @@ BY_CONTENT = {
     "cloud.ini": "aws_secret_access_key = " + "aB3/" * 10 + "\n",
 }
 TRAVEL = (
-    *("tokenizer.json", "tokenization.py", "tokens.txt", "secrets.py", "id_map.json", "models/keys.py"),
-    *(
-        "password_model.py",
-        ".env.example",
-        ".gitkeep",
-        ".python-version",
-        "pkg/.gitignore",
-        "vault.py",
-        "train_history",
-    ),
+    *("tokenizer.json", "tokenization.py", "tokens.txt", "secrets.py", "id_map.json", "models/keys.py", "vault.py"),
+    *("password_model.py", ".env.example", ".gitkeep", ".python-version", "pkg/.gitignore", "train_history"),
     *("data.tar.gz", "token_counts.csv", "special_tokens_map.json", "cls_token.npy", "monkey.csv"),
 )
 
@@ -85,12 +70,7 @@ def repository(folder: Path) -> Path:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = fill(tmp_path / "home" / "me", *KEPT, "Documents/salaries.ods", "other/code.py")
     repository(folder / "other")
-    for name, text in {
-        "train.py": "import helper, os\n",
-        "helper.py": MARK,
-        "pkg/run.py": "",
-        "pkg/.env": MARK,
-    }.items():
+    for name, text in {"train.py": "import helper, os\n", "helper.py": MARK}.items():
         fill(folder, name).joinpath(name).write_text(text)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
@@ -190,10 +170,9 @@ def test_a_projects_secrets_stay_and_are_counted(project: Path) -> None:
     code = find_code(str(project / "train.py"))
     assert sorted(place for _, place in code.files) == sorted([*TRAVEL, "train.py"])
     assert MARK.encode() not in carried(code)
-    folders = {f"{place.split('/')[0]}/" for place in KEPT if "/" in place and place != "deploy/id_ecdsa"}
-    listed = [line for line in code.left_out() if "rule for secrets" in line]
-    assert len(code.secrets) == len(listed) and {"id_rsa", "deploy_key", ".ssh/", "TLS.KEY"} <= set(code.secrets)
-    assert len(code.secrets) >= len(folders) + len(BY_CONTENT)
+    assert {"id_rsa", "deploy_key", ".ssh/", "TLS.KEY"} <= set(code.secrets)
+    assert {place.split("/")[0] for place in (*KEPT, *BY_CONTENT)} == {place.split("/")[0] for place in code.secrets}
+    assert len(code.secrets) == len([line for line in code.left_out() if "rule for secrets" in line])
     assert f"without {len(code.secrets)} secret or hidden places (" in code.describe()
 
 
@@ -230,14 +209,11 @@ def test_only_the_command_line_includes(nodectl: Any, project: Path, monkeypatch
 ATTACKS = {
     "home": ({"h": "{home}"}, {".nodectlignore": "!h/.ssh/id_rsa"}),
     "relative": ({"h": "../.."}, {".nodectlignore": "!h/.ssh/id_rsa\n!h/**"}),
-    "everything": ({"h": "{home}"}, {".nodectlignore": "!**", ".gitignore": "!**"}),
     "etc": ({"etc": "/etc", "sub/etc": "/etc/"}, {".nodectlignore": "!etc/passwd\n!etc/**"}),
     "environment": ({"env.txt": "/proc/self/environ", "p": "/proc/self"}, {".nodectlignore": "!env.txt\n!p/environ"}),
     "file": ({"n": "{home}/Documents/salaries.ods", "n.py": "../../helper.py"}, {".nodectlignore": "!n.py\n!n"}),
     "key": ({"key": "../../.ssh/id_ed25519", "k.py": "{home}/.ssh/id_ed25519"}, {".nodectlignore": "!key\n!k.py"}),
-    "another project": ({"lib": "../../other"}, {".nodectlignore": "!lib/code.py\n!lib/"}),
     "nested": ({"a/b": "../c", "c/d": "{home}", "e": "a/b/d/other"}, {".nodectlignore": "!a/b/d/.ssh/**\n!e/"}),
-    "link to a link": ({"a": "b", "b": "c", "c": "{home}"}, {".nodectlignore": "!a/.netrc"}),
     "dots": ({"sub/up": "../../..", "up": "sub/../../../other"}, {".nodectlignore": "!sub/up/**\n!up/"}),
     "vendored": ({"vendor/lib/h": "{home}"}, {"vendor/lib/.nodectlignore": "!h/.ssh/id_rsa\n!**"}),
     "case": ({".SSH": "{home}/.ssh", "Id_Rsa": "{home}/.ssh/config"}, {".nodectlignore": "!.SSH/**\n!Id_Rsa"}),
@@ -274,10 +250,8 @@ def test_nothing_from_outside_travels_by_a_projects_files(home: Path, cloned: Pa
         own = {place for place in files if place.endswith("ignore")}
         assert {place for _, place in code.files} == {"train.py", *own}
         assert MARK.encode() not in carried(code)
-        stay = {place.rstrip("/") for place in code.ignored}
-        assert all(
-            any(link == place or link.startswith(f"{place}/") for place in stay) for link in links if link != "a/b"
-        )
+        stay = {place.rstrip("/") for place, _ in code.stayed}
+        assert all(link in stay or link.split("/")[0] in stay for link in links if link != "a/b")
         assert code.describe().startswith(f"code: {1 + len(own)} file")
 
 
@@ -357,24 +331,6 @@ def test_a_link_that_is_made_between_the_look_and_the_copy_sends_nothing(
     change(cloned / place, home / target)
     with pytest.raises(JobError, match="the code cannot be read"):
         carried(code)
-
-
-# copies, tools that are new, and files without a dot
-OTHERS = (
-    *("tokens", "server.key.old", ".bash_history.old", "id_rsa.1", ".ssh.bak/id_x", ".env-prod", ".terraformrc"),
-    *(".codex/auth.json", ".config/github-copilot/hosts.json", "wg0.conf", "credentials.csv", "secrets.bak/x"),
-    *("Credentials", "sub/.newtool/login", "TLS.KEY~", "id_rsa.gz", "tls.key.enc", "secring.gpg", "pgpass", "envrc"),
-    *("api_tokens.yaml", "HF_TOKEN.md", "deploy_key", "psql_history", "logins.json", "secret/x.yaml"),
-)
-
-
-def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path) -> None:
-    for number, place in enumerate(OTHERS):
-        fill(tmp_path / str(number), place)
-    (repository(tmp_path) / "train.py").write_text("")
-    code = find_code(str(tmp_path / "train.py"))
-    assert [place for _, place in code.files] == ["train.py"]
-    assert MARK.encode() not in carried(code) and len(code.secrets) == len(OTHERS)
 
 
 def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from tests.conftest import LabUnderTest
 from tests.torch_venv import torch_venv
 from tests.training_venv import training_venv

@@ -14,7 +14,7 @@ import yaml
 from nodectl.checks.check import Subject
 from nodectl.checks.stack.imports import deepspeed
 from nodectl.facts.environment import Imported
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from nodectl.profiles.resolve import resolve
 from tests.training_venv import training_venv
 

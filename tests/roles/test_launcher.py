@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from nodectl.payload.jobs import outputs
 
 FAKE = """#!/usr/bin/env python3

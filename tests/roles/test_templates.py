@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from tests.roles.test_deepspeed import CONFIG, NODES
 
 CASES: list[tuple[str, dict[str, Any]]] = [

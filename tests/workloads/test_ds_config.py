@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from nodectl.workloads.ds_config import Batch, batch_of, build
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/deepspeed"

@@ -99,7 +99,6 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
 
 
 def _with_proposal(app: App, proposed: Proposed) -> App:
-    """Return the fleet with the proposal over it, limited to the hosts that it is for."""
     sources = app.inventory.sources
     hosts = {host.name for host in app.inventory.hosts(None)}
     strange = sorted(set(proposed.hosts) - hosts)

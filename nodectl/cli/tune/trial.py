@@ -96,10 +96,7 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A trial as it will be run: its record so far, what measures it with which options, and until when.
-
-    Without the probes that are `optional` it goes on.
-    """
+    """A trial as it will be run; without the probes that are `optional` it goes on."""
 
     head: Trial
     probes: Sequence[AnyProbe]
@@ -124,7 +121,12 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     """
     plan = _planned(app, asked, monotonic())
     require_root(app)
-    _ask(app, plan.head, yes=yes)
+    lines = [
+        f"{fold(host.name for host in app.hosts)}: {', '.join(plan.head.candidates)} against {plan.head.baseline}",
+        f"measured: {', '.join(plan.head.probes)}; what runs there meanwhile is disturbed",
+        "live values only: they are restored at the end, by a timer on each host if nodectl is gone, or by a reboot",
+    ]
+    ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
         with interruptible():
@@ -168,7 +170,6 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
 
 
 def _show_interrupted(app: App, trial: Trial) -> None:
-    """Show what was measured, what became of the settings, and where to see it again."""
     show_trial(app, trial)
     bad = [finding for finding in trial.findings if finding.status in (Status.FAILED, Status.UNKNOWN)]
     left = fold(finding.host for finding in bad if finding.subject == "former values")
@@ -226,15 +227,6 @@ def _head(
         pairs=asked.pairs,
         options=options,
     )
-
-
-def _ask(app: App, head: Trial, *, yes: bool) -> None:
-    lines = [
-        f"{fold(host.name for host in app.hosts)}: {', '.join(head.candidates)} against {head.baseline}",
-        f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
-        "live values only: they are restored at the end, by a timer on each host if nodectl is gone, or by a reboot",
-    ]
-    ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
 
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:

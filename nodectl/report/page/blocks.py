@@ -114,7 +114,7 @@ def _environment() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.globals |= {"kind": lambda block: type(block).__name__, "symbols": SYMBOLS, "code": _with_code}
-    environment.globals |= {"filled": _filled, "MOST_ROWS": _MOST_ROWS}
+    environment.globals |= {"filled": _without_empty_columns, "MOST_ROWS": _MOST_ROWS}
     return environment
 
 
@@ -124,16 +124,10 @@ def visible(text: str) -> str:
 
 
 def _with_code(text: str) -> Markup:
-    """Return the escaped text, with what stands between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))  # noqa: S704
 
 
-def _filled(table: Table) -> Table:
-    """Return the table without the columns in which no row has anything."""
-    kept = [at for at in range(len(table.columns)) if any(_text(row[at]) for row in table.rows)]
+def _without_empty_columns(table: Table) -> Table:
+    kept = [at for at in range(len(table.columns)) if any(getattr(row[at], "text", row[at]) for row in table.rows)]
     rows = [tuple(row[at] for at in kept) for row in table.rows]
     return Table(table.caption, tuple(table.columns[at] for at in kept), rows, table.origin)
-
-
-def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell.text

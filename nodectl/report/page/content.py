@@ -43,10 +43,6 @@ class Origin:
         return f"{nature} ({self.source})" if self.source else nature
 
 
-def _plain(_: str) -> MeasurementKind:
-    return MeasurementKind()
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     """The findings of a look at a fleet."""
@@ -99,7 +95,7 @@ class Content:
     title: str
     made: str
     nodectl: str
-    kind_of: KindOf = _plain
+    kind_of: KindOf = lambda _: MeasurementKind()
     acceptances: tuple[Acceptance, ...] = ()
     found: tuple[Found, ...] = ()
     wired: tuple[Wired, ...] = ()

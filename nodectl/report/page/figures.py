@@ -96,7 +96,7 @@ def _heat(one: Series, blamed: Sequence[Finding], measured: Measured) -> Iterato
     guilty = [finding for finding in blamed if finding.check == one.probe]
     latest = {member.hosts: one.again(member) or member for member in one.members}
     cells: dict[tuple[str, ...], Cell] = {
-        pair: Heat(one.unit.short(member.value), _shade(member.value, one), any(_is_of(pair, of) for of in guilty))
+        pair: Heat(one.unit.short(member.value), _shade(member.value, one), any(_blames(pair, of) for of in guilty))
         for pair, member in latest.items()
     }
     rows: list[tuple[Cell, ...]] = [(row, *(cells.get((row, column), "") for column in one.hosts)) for row in one.hosts]
@@ -115,8 +115,7 @@ def _shade(value: float, one: Series) -> float:
     return min(1.0, max(0.0, worse / abs(one.median) / _FULL_SHADE)) if one.median else 0.0
 
 
-def _is_of(pair: tuple[str, ...], finding: Finding) -> bool:
-    """Return whether the finding blames this pair: one of its hosts, both ways between them, or this way."""
+def _blames(pair: tuple[str, ...], finding: Finding) -> bool:
     if finding.kind == "host":
         return finding.host in pair
     return pair == finding.hosts or (finding.kind == "path" and set(pair) == set(finding.hosts))

@@ -6,12 +6,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.natural import natural
 from nodectl.common.nodeset import fold
-from nodectl.model.acceptance import Acceptance, HostAcceptance, StepState
+from nodectl.model.acceptance import Acceptance, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 from nodectl.report.findings import grouped
@@ -54,7 +55,11 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
     steps = [step.name for step in acceptance.steps if step.name in taken or step.state is not StepState.LEFT_OUT]
     steps += sorted(taken - set(steps))
     columns = ("Host", "Verdict", *steps, "Left after")
-    yield Table("Hosts and steps", columns, [_host(host, steps) for host in hosts], origin)
+    rows: list[tuple[Cell, ...]] = []
+    for host in hosts:
+        marks = [Mark(host.steps[step], host.steps[step]) if step in host.steps else "" for step in steps]
+        rows.append((host.host, Mark(host.verdict.status, host.verdict), *marks, host.left_after))
+    yield Table("Hosts and steps", columns, rows, origin)
     gpus = [
         (host.host, host.serial, gpu.place, gpu.model, gpu.uuid, gpu.serial)
         for host in hosts
@@ -64,11 +69,6 @@ def _accepted(acceptance: Acceptance) -> Iterator[Block]:
     if gpus:
         columns = ("Host", "Its serial number", "Place", "Model", "UUID", "Serial number")
         yield Table("GPUs of hosts that are not accepted, for their vendor", columns, gpus, origin)
-
-
-def _host(host: HostAcceptance, steps: Sequence[str]) -> tuple[Cell, ...]:
-    marks = [Mark(host.steps[step], host.steps[step]) if step in host.steps else "" for step in steps]
-    return (host.host, Mark(host.verdict.status, host.verdict), *marks, host.left_after)
 
 
 def _looked(looks: Sequence[Found]) -> Iterator[Block]:
@@ -107,18 +107,15 @@ def _findings(one: Found) -> Iterator[Block]:
         first = of_check[0]
         table = findings_table(f"{first.check}, {first.status}", of_check, one.origin)
         more = f" (and {counted(len(table.rows) - 1, 'other value')})" if len(table.rows) > 1 else ""
-        line = f"{first.check} on {clipped(_hosts(of_check), _LONGEST_NAMES)}: {first.actual}{more}"
+        line = f"{first.check} on {clipped(_hosts_named(of_check), _LONGEST_NAMES)}: {first.actual}{more}"
         yield Fold(Mark(first.status, first.status), line, (table,), len(table.rows) <= _OPEN_ROWS)
 
 
 def findings_table(caption: str, findings: Sequence[Finding], origin: Origin) -> Table:
     """Return a row for each thing said, with the hosts and subjects of which it is said."""
     columns = ("Hosts", "Status", "Check", "Subject", "Found", "Expected", "What to do", "Seen")
-    return Table(caption, columns, [_row(alike) for alike in grouped(findings, _said)], origin)
-
-
-def _said(finding: Finding) -> tuple[str, ...]:
-    return finding.status, finding.check, finding.actual, finding.expected, finding.action, finding.remedy
+    said = attrgetter("status", "check", "actual", "expected", "action", "remedy")
+    return Table(caption, columns, [_row(alike) for alike in grouped(findings, said)], origin)
 
 
 def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
@@ -127,7 +124,7 @@ def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
     seen = list(dict.fromkeys(finding.evidence for finding in alike if finding.evidence))
     action = "" if first.action == _DO_NOTHING else first.action
     return (
-        _hosts(alike),
+        _hosts_named(alike),
         Mark(first.status, first.status),
         first.check,
         subjects,
@@ -138,6 +135,5 @@ def _row(alike: Sequence[Finding]) -> tuple[Cell, ...]:
     )
 
 
-def _hosts(findings: Sequence[Finding]) -> str:
-    """Return the hosts of findings; a finding about a path or a group names all of its hosts."""
+def _hosts_named(findings: Sequence[Finding]) -> str:
     return fold(dict.fromkeys(host for finding in findings for host in finding.hosts or (finding.host,)))

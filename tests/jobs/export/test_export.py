@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.export.hostfile import Node, hostfile
+from nodectl.jobs.export import Node, hostfile
 from tests.conftest import Cli
 
 

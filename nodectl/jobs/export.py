@@ -1,14 +1,18 @@
-"""The batch script by which Slurm starts a job: on each node it calls the launch script of `nodectl launch`."""
+"""A job for another launcher, as text: Slurm's batch script, a hostfile; and the templates of these and of roles."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from nodectl.common.resources import share_dir
 from nodectl.errors import UsageError
-from nodectl.jobs.export.templates import render
 
+_PORT = 29500
+_ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 # what the script stands on
 _OWN = frozenset(
@@ -22,6 +26,69 @@ _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres")
 _LONGEST_NAME = 64
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def render(template: str, **variables: object) -> str:
+    """Render the template of a role, or beside this module; a missing variable is jinja2.UndefinedError."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folders = [Path(__file__).parent, *sorted((share_dir() / "roles").glob("*/templates"))]
+    environment = Environment(  # noqa: S701  # scripts and plain files, no HTML
+        loader=FileSystemLoader(folders),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["quote"] = shlex.quote
+    return environment.get_template(template).render(**variables)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`slots` are the ranks that it takes: its GPUs."""
+
+    address: str
+    slots: int
+
+
+def hostfile(nodes: Sequence[Node], form: str) -> str:
+    """Return the file's text; raise UsageError for an address that the form cannot hold."""
+    for node in nodes:
+        if not _ADDRESS.fullmatch(node.address):
+            raise UsageError(
+                f"{node.address!r} is not an address for a hostfile", "set ansible_host to a plain address"
+            )
+    return FORMS[form](nodes)
+
+
+def _hydra(nodes: Sequence[Node]) -> str:
+    if bad := [node.address for node in nodes if ":" in node.address]:
+        raise UsageError(f"{bad[0]} has a colon, which this form takes for its own", "use names or IPv4 addresses")
+    lines = [f"{node.address}:{node.slots}" for node in nodes]
+    return "\n".join(["# Written by nodectl for `mpirun -f` of MPICH or Intel MPI.", *lines, ""])
+
+
+def _torchrun(nodes: Sequence[Node]) -> str:
+    lines = ["# Written by nodectl. torchrun reads no hostfile: run each line on its node, with the script behind it."]
+    for rank, node in enumerate(nodes):
+        argv = ["torchrun", "--nnodes", str(len(nodes)), "--node-rank", str(rank), "--nproc-per-node", str(node.slots)]
+        argv += ["--master-addr", nodes[0].address, "--master-port", str(_PORT)]
+        lines.append(f"{shlex.join(argv)}  # on {node.address}")
+    return "\n".join([*lines, ""])
+
+
+FORMS: Mapping[str, Callable[[Sequence[Node]], str]] = {
+    "deepspeed": lambda nodes: render("hostfile.j2", nodes=nodes),
+    "openmpi": lambda nodes: "\n".join(
+        [
+            "# Written by nodectl for `mpirun --hostfile` of Open MPI.",
+            *(f"{node.address} slots={node.slots}" for node in nodes),
+            "",
+        ]
+    ),
+    "mpich": _hydra,
+    "torchrun": _torchrun,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +113,7 @@ class SbatchJob:
 
     def script_text(self) -> str:
         """Return the script; raise UsageError for a node's name, an option or a word that sbatch does not take."""
-        text = self._text()
-        if "\r\n" in text:
-            raise UsageError(
-                "a word of the job holds a line's end of DOS, and sbatch refuses such a script", "leave it out"
-            )
-        return text
-
-    def _text(self) -> str:
-        return render(
+        text = render(
             "sbatch.sh.j2",
             options=[sbatch_line(name, value) for name, value in self._options()],
             network=self.network,
@@ -64,6 +123,11 @@ class SbatchJob:
             program=list(self.program),
             env=dict(self.env),
         )
+        if "\r\n" in text:
+            raise UsageError(
+                "a word of the job holds a line's end of DOS, and sbatch refuses such a script", "leave it out"
+            )
+        return text
 
     def _options(self) -> list[tuple[str, str | None]]:
         asked = [read_option(text) for text in self.asked]
@@ -74,8 +138,12 @@ class SbatchJob:
             ("ntasks-per-node", "1"),
             ("output", "slurm-%j.out"),
         ]
+        for name in self.hosts:
+            if not _NODE.fullmatch(name):  # a slash would make a file of it, a bracket many nodes
+                remedy = "name hosts as Slurm does, or say --nodes N"
+                raise UsageError(f"host {name!r}: no name of a Slurm node", remedy)
         if self.hosts:
-            options.append(("nodelist", ",".join(map(_node, self.hosts))))
+            options.append(("nodelist", ",".join(self.hosts)))
         if names.isdisjoint(_CPU_OPTIONS):
             options.append(("exclusive", None))  # whole nodes, as over SSH
         if names.isdisjoint(_MEMORY_OPTIONS):
@@ -85,13 +153,6 @@ class SbatchJob:
         if names.isdisjoint(("requeue", "no-requeue")):
             options.append(("no-requeue", None))  # a second start would find the first one's files
         return [*options, *asked]
-
-
-def _node(name: str) -> str:
-    """Return a name that Slurm takes as one node: a slash would make a file of it, a bracket many nodes."""
-    if not _NODE.fullmatch(name):
-        raise UsageError(f"host {name!r}: no name of a Slurm node", "name hosts as Slurm does, or say --nodes N")
-    return name
 
 
 def read_option(text: str) -> tuple[str, str | None]:

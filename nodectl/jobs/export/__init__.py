@@ -1,1 +1,0 @@
-"""A job for another launcher, as text: Slurm's batch script, a hostfile."""
