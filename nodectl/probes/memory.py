@@ -15,7 +15,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.each import Node, compared, planned
 from nodectl.probes.endpoints import Look
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
+from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_of
 from nodectl.probes.schedule import at_once
 from nodectl.transport.base import Transport
 
@@ -60,7 +60,9 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
 
     def blame(result: ProbeResult, slow_ones: Sequence[SlowOne]) -> Iterable[Finding]:
         held_back = _held_back(transport, plan.nodes, result.measurements, slow_ones)
-        return map(_finding, worst_by_host([*of_itself(slow_ones), *held_back], hosts))
+        worst = worst_of([*of_itself(slow_ones), *held_back], lambda measurement: measurement.hosts)
+        names = [host.name for host in hosts]
+        return map(_finding, sorted(worst, key=lambda pair: names.index(pair[0].hosts[0])))
 
     return compared(
         transport, hosts, plan, lambda node, _: _measure(transport, node.host, method, plan.amount), _COMPARISON, blame
