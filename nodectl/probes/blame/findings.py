@@ -84,6 +84,10 @@ Rate = Callable[[Measurement], float]
 _VALUE: Rate = attrgetter("value")
 
 
+def _readings(measurements: Iterable[Measurement], rate: Rate) -> list[Reading]:
+    return [Reading(*flow.hosts, rate(flow)) for flow in measurements if len(flow.hosts) == 2]
+
+
 def _figure(rate: float, unit: str) -> str:
     return format_value(1 / rate if unit == "us" and rate else rate, unit)
 
@@ -222,11 +226,7 @@ def inquire(
         note(f"{probe}: only two hosts: a slow host and a slow path look the same, and only a third host could tell")
         return two_hosts(probe, first.measurements, rate), ProbeResult()
     inquiry = Inquiry(switches, least_effect)
-
-    def add(measurements: Iterable[Measurement]) -> None:
-        inquiry.add(Reading(*flow.hosts, rate(flow)) for flow in measurements if len(flow.hosts) == 2)
-
-    add(first.measurements)
+    inquiry.add(_readings(first.measurements, rate))
     again, has_time = ProbeResult(), True
     while has_time and (rounds := inquiry.next_rounds()):
         takes = "" if round_s is None else f", about {time_text(round_s * len(rounds))}"
@@ -241,6 +241,6 @@ def inquire(
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
             reported = (*first.findings, *again.findings)
             again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in reported))
-            add(marked)
+            inquiry.add(_readings(marked, rate))
     faulty = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
     return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, faulty), again

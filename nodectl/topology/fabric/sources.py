@@ -130,11 +130,11 @@ def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: 
     forwarding = {
         neighbor.chassis for lldp in neighbors_of.values() for neighbor in lldp.neighbors if neighbor.forwards
     }
-    asked: dict[str, str] = {}
-    for owner in neighbors_of:
-        name = names.find(owner)
-        if name is not None and (hosts or owner not in forwarding):
-            asked[owner] = name
+    asked = {
+        owner: name
+        for owner in neighbors_of
+        if (name := names.find(owner)) is not None and (hosts or owner not in forwarding)
+    }
     switches = [owner for owner in neighbors_of if owner not in asked]
     attachments = {
         **_seen_by_switches(neighbors_of, switches, asked, names),
@@ -144,10 +144,9 @@ def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: 
     trunks = []
     for owner in switches:
         for neighbor in neighbors_of[owner].neighbors:
-            both_told = neighbor.chassis in switches
-            beyond = not both_told and neighbor.forwards and neighbor.chassis not in attached
+            beyond = neighbor.forwards and neighbor.chassis not in attached
             # each cable once, although both ends tell of it
-            if (both_told and owner < neighbor.chassis) or beyond:
+            if owner < neighbor.chassis if neighbor.chassis in switches else beyond:
                 trunks.append(Trunk(owner, neighbor.chassis, neighbor.gbit_s))
     leaves = dict.fromkeys(attachment.switch for attachment in attachments.values())
     ids = dict.fromkeys([*switches, *leaves, *(trunk.b for trunk in trunks)])
