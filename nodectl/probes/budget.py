@@ -70,7 +70,10 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
         return wish, ()
     for amount in _smaller(wish, least):
         if cost(amount) <= time_s:
-            return amount, _trimmed(wish, amount)
+            cut = [
+                (name, getattr(wish, name), getattr(amount, name)) for name in ("repetitions", "duration_s", "rounds")
+            ]
+            return amount, tuple(f"{name} {before:g} -> {after:g}" for name, before, after in cut if before != after)
     message = f"the {probe} probe takes at least {cost(least):.3g} s here, and {max(0.0, time_s):.3g} s are left"
     raise BudgetError(message, "give more time with --budget, or select fewer hosts with --limit")
 
@@ -86,9 +89,3 @@ def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:
         yield amount
     for rounds in range(wish.rounds - 1, least.rounds - 1, -1):
         yield replace(amount, rounds=rounds)
-
-
-def _trimmed(wish: Amount, amount: Amount) -> tuple[str, ...]:
-    names = ("repetitions", "duration_s", "rounds")
-    pairs = ((name, getattr(wish, name), getattr(amount, name)) for name in names)
-    return tuple(f"{name} {before:g} -> {after:g}" for name, before, after in pairs if before != after)

@@ -58,7 +58,8 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     asked += ["--bind", client.address] if duet.bind else []
     asking = Background(transport, client.host, duet.module, asked, duet.deadline_s)
     played = Played(asking.events)
-    while asking.done is None and not _is_lost(serving):
+    # the client would see only after its own deadline that the server's host is lost
+    while asking.done is None and not (serving.done and serving.done.outcome is Outcome.UNREACHABLE):
         played.events.wait("end", _POLL_S)
     if asking.done is None:
         return Played(played.events, no_server=_no_server(serving))
@@ -87,11 +88,6 @@ def connection_remedy(reason: str) -> str:
     if any(word in reason for word in _CUT):
         return "a firewall that drops packets, or no route: try --port, or name the network with --interface"
     return ""
-
-
-def _is_lost(serving: Background) -> bool:
-    """Tell whether the server's host is unreachable, which the client would see only after its own deadline."""
-    return serving.done is not None and serving.done.outcome is Outcome.UNREACHABLE
 
 
 def _no_server(serving: Background) -> tuple[Status, str, str]:

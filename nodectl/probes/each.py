@@ -53,13 +53,9 @@ class Plan:
     note: Note
     findings: tuple[Finding, ...]
 
-    def takes_s(self, nodes: Sequence[Node]) -> float:
-        """Return the seconds that these nodes take; those of one machine come in turn."""
-        return _takes_s(self.cost_s, self.amount, nodes, self.options.forks)
-
     def fits(self, nodes: Sequence[Node]) -> bool:
         """Return whether there is time to measure these nodes once more."""
-        return has_time(self.options, self.takes_s(nodes))
+        return has_time(self.options, _takes_s(self.cost_s, self.amount, nodes, self.options.forks))
 
     def measured(self, transport: Transport, nodes: Sequence[Node], one: One) -> ProbeResult:
         """Measure machines at once, as many as --forks says, and the hosts of each in turn."""
@@ -91,6 +87,10 @@ def planned(
     return Plan(probe, tuple(nodes), options, amount, cost_s, note, tuple(findings))
 
 
+def _takes_s(cost_s: Callable[[Amount, Node], float], amount: Amount, nodes: Sequence[Node], forks: int) -> float:
+    return turns(nodes, forks) * max(cost_s(amount, node) for node in nodes)
+
+
 def compared(
     transport: Transport,
     hosts: Sequence[Host],
@@ -111,7 +111,3 @@ def compared(
     slow_ones = comparison.slow_ones(result.measurements, hosts, machines)
     findings = (*plan.findings, *result.findings, *blame(result, slow_ones))
     return marked(ProbeResult(result.measurements, findings), plan.options)
-
-
-def _takes_s(cost_s: Callable[[Amount, Node], float], amount: Amount, nodes: Sequence[Node], forks: int) -> float:
-    return turns(nodes, forks) * max((cost_s(amount, node) for node in nodes), default=0.0)

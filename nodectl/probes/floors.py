@@ -52,14 +52,15 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
         compared = measurement.with_conditions(reference=f"{name}: {floor.source}")
         compared = replace(compared, expected=floor.value)
         measurements.append(compared)
-        if _missed(compared, floor):
+        # what is no number reaches nothing
+        part = floor.tolerance_percent / 100
+        if _is_ceiling(measurement):
+            is_reached = measurement.value <= floor.value * (1 + part)
+        else:
+            is_reached = measurement.value >= floor.value * (1 - part)
+        if not is_reached:
             findings.append(_finding(compared, name, floor))
     return ProbeResult(tuple(measurements), (*result.findings, *findings))
-
-
-def _gpu(measurement: Measurement) -> str:
-    """Return the device that was measured, or that all are which took part; empty if it is not told."""
-    return str(measurement.conditions.get("device") or "")
 
 
 def _reference(measurement: Measurement, references: Mapping[str, Reference]) -> tuple[str, Floor] | str:
@@ -71,7 +72,8 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         host_reference = references.get(host)
         if host_reference is None:
             return f"no hardware profile is known for {host}"
-        name, device = host_reference.name, _gpu(measurement)
+        # the device that was measured, or that all are which took part
+        name, device = host_reference.name, str(measurement.conditions.get("device") or "")
         floor = _floor(measurement, host_reference.hardware.floors)
         if floor is None and name != WITHOUT_REFERENCE:
             known = tuple(floors_of(device)), (links.predicted(measurement.probe, measurement.conditions),)
@@ -101,22 +103,14 @@ def _floor(measurement: Measurement, floors: Sequence[Floor]) -> Floor | None:
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
     ]
     sign = -1 if ceiling else 1
-    return max(
-        fitting,
-        key=lambda floor: (
-            len(floor.conditions),
-            floor.link_class is not None,
-            sign * (floor_size(floor) or 0),
-            -_nodes(floor),
-            sign * floor.value,
-        ),
-        default=None,
-    )
 
+    def rank(floor: Floor) -> tuple[float, ...]:
+        given = floor.conditions
+        size, nodes = parse_size(str(given.get("size", ""))) or 0, given.get("nodes")
+        few = -nodes if isinstance(nodes, int) else 0
+        return len(given), floor.link_class is not None, sign * size, few, sign * floor.value
 
-def _nodes(floor: Floor) -> int:
-    nodes = floor.conditions.get("nodes")
-    return nodes if isinstance(nodes, int) else 0
+    return max(fitting, key=rank, default=None)
 
 
 def _is_met(floor: Floor, measurement: Measurement) -> bool:
@@ -175,29 +169,8 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def floor_size(floor: Floor) -> int | None:
-    """Its size in bytes; None if it names none, ValueError if that is no size."""
-    return size_bytes(str(floor.conditions["size"])) if "size" in floor.conditions else None
-
-
-def size_bytes(text: str) -> int:
-    """Return `8G`, as nccl-tests understands it: a power of two."""
-    size = parse_size(text)
-    if size is None:
-        raise ValueError(f"{text!r} is not a size")
-    return size
-
-
 def _is_ceiling(measurement: Measurement) -> bool:
     return kind_of(measurement.probe).lower_is_better(measurement.unit) is True
-
-
-def _missed(measurement: Measurement, floor: Floor) -> bool:
-    part = floor.tolerance_percent / 100
-    # what is no number reaches nothing
-    if _is_ceiling(measurement):
-        return not measurement.value <= floor.value * (1 + part)
-    return not measurement.value >= floor.value * (1 - part)
 
 
 def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
@@ -250,7 +223,18 @@ def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[di
             references[host.name] = Reference(hardware_name(host), hardware)
         except ProfileError as error:
             wrong[error.message, error.remedy].append(host.name)
-    return references, list(_unread(wrong))
+    return references, [
+        Finding(
+            names[0],
+            "profile",
+            Status.UNKNOWN,
+            "hardware",
+            actual=f"{message}: measured without a reference",
+            remedy=remedy,
+            hosts=tuple(names),
+        )
+        for (message, remedy), names in wrong.items()
+    ]
 
 
 def refuse_wrong_floors(hardware: Hardware, where: str) -> None:
@@ -278,13 +262,6 @@ def _problems(floor: Floor) -> Iterator[str]:
     for name in floor.conditions:
         if near := misspelt(name, conditions, _MISSPELT_CONDITION):
             yield f"conditions.{name}: {floor.probe} has no such condition; did you mean {near}?"
-    try:
-        floor_size(floor)
-    except ValueError as error:
-        yield f"conditions.size: {error}; write 64K, 8M or 16G"
-
-
-def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:
-    for (message, remedy), hosts in wrong.items():
-        actual = f"{message}: measured without a reference"
-        yield Finding(hosts[0], "profile", Status.UNKNOWN, "hardware", actual=actual, remedy=remedy, hosts=tuple(hosts))
+    size = floor.conditions.get("size")
+    if size is not None and parse_size(str(size)) is None:
+        yield f"conditions.size: {str(size)!r} is not a size; write 64K, 8M or 16G"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
 from time import monotonic
 
@@ -17,7 +16,7 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.blame.findings import Rate, inquire
+from nodectl.probes.blame.findings import inquire
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
@@ -35,6 +34,10 @@ _USUAL = Amount(repetitions=3, duration_s=1.0)
 _START_S = 0.7
 _WARM_UP_PART = 0.1
 _SLACK_S = 30.0
+# healthy paths of one fabric differ by some switches, and a busy host by its scheduler
+SLOW_TIMES = 1.5
+# and hosts of one machine by their processors' sleep and the way between two of its sockets
+_FAR_US = 100.0
 
 
 def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
@@ -64,8 +67,15 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
         return together(transport, [(by_name[a], by_name[b]) for a, b in pairs], measure)
 
     # on a shared machine the median may have waited for its processors: the quickest round trip counts
-    rate = partial(_rate, name="min_us" if on_one_machine(endpoints) else "p50_us")
-    least_effect = _least_effect(result.measurements, rate, shared=on_one_machine(endpoints))
+    shared = on_one_machine(endpoints)
+    name = "min_us" if shared else "p50_us"
+
+    def rate(measurement: Measurement) -> float:
+        trip_us = measurement.conditions.get(name)
+        return 1 / trip_us if isinstance(trip_us, int | float) and trip_us > 0 else 0.0
+
+    usual = median(map(rate, result.measurements)) if shared and result.measurements else 0.0
+    least_effect = math.log(max(SLOW_TIMES, 1 + _FAR_US * usual))
     slow, second = inquire(NAME, result, again, switches, note, least_effect=least_effect, rate=rate)
     return marked(result + second + ProbeResult(findings=slow), options)
 
@@ -123,24 +133,6 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
     }
     names = tuple(endpoint.host.name for endpoint in ends)
     return Measurement(NAME, names, value, "us", " -> ".join(names), None, spread(middles, value), conditions)
-
-
-# healthy paths of one fabric differ by some switches, and a busy host by its scheduler
-SLOW_TIMES = 1.5
-# and hosts of one machine by their processors' sleep and the way between two of its sockets
-_FAR_US = 100.0
-
-
-def _rate(measurement: Measurement, name: str) -> float:
-    """Return the round trips in a microsecond, by this condition."""
-    trip_us = measurement.conditions.get(name)
-    return 1 / trip_us if isinstance(trip_us, int | float) and trip_us > 0 else 0.0
-
-
-def _least_effect(measurements: Sequence[Measurement], rate: Rate, *, shared: bool) -> float:
-    """Return the logarithm of how many times the usual is slow."""
-    usual = median(map(rate, measurements)) if shared and measurements else 0.0
-    return math.log(max(SLOW_TIMES, 1 + _FAR_US * usual))
 
 
 def _shown(given: Conditions) -> str:

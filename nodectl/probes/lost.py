@@ -156,26 +156,21 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reporte
     # what the others of a collective saw of its end, if no host but lost ones is to blame for that
     of_its_end = sorted(lost) if culprits <= {*lost} else []
     for finding in result.findings:
-        saw_its_end = bool(of_its_end) and _is_blameless_end(finding)
+        # a rank that ended and was cleared of blame; wrong results have a subject, and stand
+        blameless = (finding.status, finding.kind, finding.action, finding.subject) == (Status.FAILED, "", "none", "")
+        saw_its_end = bool(of_its_end) and blameless
         names = of_its_end if saw_its_end else [name for name in (finding.host, *finding.hosts) if name in lost]
-        if names and (saw_its_end or _is_explained(finding)):
+        # faults of a host itself, such as wrong results, stand
+        if finding.status is Status.FAILED:
+            is_explained = finding.kind in ("path", "direction") or finding.subject == "fails"
+        else:
+            is_explained = finding.status is Status.UNKNOWN or finding.subject == "unsettled"
+        if names and (saw_its_end or is_explained):
             explained[names[0]].append(finding.actual)
         else:
             kept.append(finding)
     losses = [_finding(probe, name, loss, explained[name]) for name, loss in lost.items() if name not in reported]
     return ProbeResult(result.measurements, (*losses, *kept))
-
-
-def _is_explained(finding: Finding) -> bool:
-    """Tell whether a lost host explains the finding; faults of a host itself, such as wrong results, stand."""
-    if finding.status is Status.FAILED:
-        return finding.kind in ("path", "direction") or finding.subject == "fails"
-    return finding.status is Status.UNKNOWN or finding.subject == "unsettled"
-
-
-def _is_blameless_end(finding: Finding) -> bool:
-    """Return whether it is a rank that ended and was cleared of blame; wrong results have a subject, and stand."""
-    return (finding.status, finding.kind, finding.action, finding.subject) == (Status.FAILED, "", "none", "")
 
 
 def _finding(probe: str, host: str, loss: Loss, explained: Sequence[str]) -> Finding:

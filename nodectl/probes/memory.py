@@ -1,6 +1,6 @@
 """The memory probe: copy and triad over all cores and each NUMA node, and the fleet held against itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -15,7 +15,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.each import Node, compared, planned
 from nodectl.probes.endpoints import Look
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
+from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_of
 from nodectl.probes.schedule import at_once
 from nodectl.transport.base import Transport
 
@@ -51,16 +51,21 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         note,
         look=Look("probes.memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
         read=Node,
-        cost_s=lambda amount, _: _cost_s(amount),
+        cost_s=lambda amount, _: PROBE.cost_s(amount),
         described=lambda nodes: f"{counted(len(nodes), 'host')} by {_method(nodes)}",
     )
     if isinstance(plan, ProbeResult):
         return plan
     method = _method(plan.nodes)
 
-    def blame(result: ProbeResult, slow_ones: Sequence[SlowOne]) -> Iterable[Finding]:
+    def blame(result: ProbeResult, slow_ones: Sequence[SlowOne]) -> Iterator[Finding]:
         held_back = _held_back(transport, plan.nodes, result.measurements, slow_ones)
-        return map(_finding, worst_by_host([*of_itself(slow_ones), *held_back], hosts))
+        worst = worst_of([*of_itself(slow_ones), *held_back], lambda measurement: measurement.hosts)
+        names = [host.name for host in hosts]
+        for measurement, one in sorted(worst, key=lambda pair: names.index(pair[0].hosts[0])):
+            given, remedy = measurement.conditions, _QUOTA if one.among_them else _REMEDY
+            where = "" if given["numa"] is None else f" of NUMA node {given['numa']}"
+            yield slow_finding((measurement, one), f"{given['kernel']}{where}", remedy, digits=".1f")
 
     return compared(
         transport, hosts, plan, lambda node, _: _measure(transport, node.host, method, plan.amount), _COMPARISON, blame
@@ -91,7 +96,6 @@ def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> P
 def _held_back(
     transport: Transport, ready: Sequence[Node], measurements: Sequence[Measurement], slow_ones: Sequence[SlowOne]
 ) -> list[SlowOne]:
-    """Return those slower than others of their machine that do not even get their part of the processors."""
     best = {place.hosts[0]: place.value for place in sorted(measurements, key=lambda place: place.value)}
     nodes = {node.host.name: node for node in ready}
     rivals = {
@@ -146,19 +150,6 @@ def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, obj
     return Measurement(_NAME, (host.name,), value, "GB/s", where, None, spread(runs, value), conditions)
 
 
-def _cost_s(amount: Amount) -> float:
-    """Return the seconds of copy and triad on one host and NUMA node."""
-    return 2 * _BEST_OF * amount.repetitions * (amount.duration_s + 0.1)
-
-
-def _finding(pair: SlowOne) -> Finding:
-    """Return the finding for a host's worst series: the kernel, and the NUMA node where it is one node's."""
-    given = pair[0].conditions
-    where = "" if given["numa"] is None else f" of NUMA node {given['numa']}"
-    remedy = _QUOTA if pair[1].among_them else _REMEDY
-    return slow_finding(pair, f"{given['kernel']}{where}", remedy, digits=".1f")
-
-
 PROBE = Probe(
     name=_NAME,
     summary="Memory bandwidth of each host, over all cores and each NUMA node.",
@@ -173,7 +164,8 @@ PROBE = Probe(
     ),
     usual=_USUAL,
     least=Amount(repetitions=1, duration_s=0.02),
-    cost_s=_cost_s,
+    # of copy and triad on one host and NUMA node
+    cost_s=lambda amount: 2 * _BEST_OF * amount.repetitions * (amount.duration_s + 0.1),
     groups=("quick",),
     feels=("sysctl.vm", "sysctl.kernel"),
 )

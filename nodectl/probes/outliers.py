@@ -54,14 +54,6 @@ class Slow:
         return self.value / self.usual if self.usual else 1.0
 
 
-def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
-    """Return the name of each host's hardware profile, empty if it has none: only hosts of one kind are compared."""
-    # not at the top: profiles bring pydantic, which takes longer to import than the help of all probes
-    from nodectl.profiles.host import hardware_name
-
-    return {host.name: hardware_name(host) for host in hosts}
-
-
 def hardware_known(host: Host) -> Hardware | None:
     """Return the host's hardware profile; None if the inventory names none, or one that cannot be read."""
     from nodectl.profiles.host import hardware_of
@@ -75,7 +67,10 @@ def hardware_known(host: Host) -> Hardware | None:
 def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:
     """Return the hosts that even at their `best` are well below the others' median; of two that differ much, both."""
     if len(values) < QUORUM:
-        return _pair(values)
+        if len(values) < 2 or min(values.values()) >= (1 - _PAIR_TOLERANCE) * max(values.values()):
+            return {}
+        (one, its), (other, the_others) = values.items()
+        return {one: Slow(its, the_others, culprit=False), other: Slow(the_others, its, culprit=False)}
     slow_ones = {}
     for host, value in values.items():
         others = [other for name, other in values.items() if name != host]
@@ -84,25 +79,6 @@ def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Sl
         if best[host] < usual - max(TOLERANCE * usual, _DEVIATIONS * spread):
             slow_ones[host] = Slow(value, usual, others=len(others), deviation=spread / usual)
     return slow_ones
-
-
-def _pair(values: Mapping[str, float]) -> dict[str, Slow]:
-    if len(values) < 2 or min(values.values()) >= (1 - _PAIR_TOLERANCE) * max(values.values()):
-        return {}
-    return {
-        host: Slow(value, next(other for name, other in values.items() if name != host), culprit=False)
-        for host, value in values.items()
-    }
-
-
-def best_run(measurement: Measurement, runs_key: str) -> float:
-    """Return the best of the runs that stand under this condition; the value itself if none do."""
-    return max(_runs(measurement, runs_key))
-
-
-def usual_run(measurement: Measurement, runs_key: str) -> float:
-    """Return the median of the runs that stand under this condition; the value itself if none do."""
-    return median(_runs(measurement, runs_key))
 
 
 def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_key: str = "") -> ProbeResult:
@@ -114,7 +90,8 @@ def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_k
     kept = []
     for measurement in first.measurements:
         other = second.get(_series(measurement, series_condition), measurement)
-        kept.append(other if usual_run(other, runs_key) > usual_run(measurement, runs_key) else measurement)
+        is_better = median(_runs(other, runs_key)) > median(_runs(measurement, runs_key))
+        kept.append(other if is_better else measurement)
     new = tuple(finding for finding in again.findings if finding not in first.findings)
     return ProbeResult(tuple(kept), first.findings + new)
 
@@ -143,7 +120,10 @@ class Comparison:
         self, measurements: Sequence[Measurement], hosts: Sequence[Host], machines: Mapping[str, str] | None = None
     ) -> list[SlowOne]:
         """Return the measurements below the others of their kind; `machines` by host, where they are known."""
-        kinds = hardware_names(hosts)
+        # not at the top: profiles bring pydantic, which takes longer to import than the help of all probes
+        from nodectl.profiles.host import hardware_name
+
+        kinds = {host.name: hardware_name(host) for host in hosts}
         groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
         for measurement in measurements:
             kind = kinds.get(measurement.hosts[0], ""), self.alike(measurement)
@@ -156,8 +136,8 @@ class Comparison:
         return self.runs if self.by_runs else ""
 
     def _slow_of(self, group: Mapping[str, Measurement], machines: Mapping[str, str]) -> Iterator[SlowOne]:
-        values = {place: usual_run(measurement, self.value_key) for place, measurement in group.items()}
-        best = {place: best_run(measurement, self.runs) for place, measurement in group.items()}
+        values = {place: median(_runs(measurement, self.value_key)) for place, measurement in group.items()}
+        best = {place: max(_runs(measurement, self.runs)) for place, measurement in group.items()}
         sharing = _by_machine(group, machines)
         first = [max(places, key=values.__getitem__) for places in sharing]
         of_machines = slow({place: values[place] for place in first}, best)
@@ -198,13 +178,6 @@ def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable
     return list(worst.values())
 
 
-def worst_by_host(slow_ones: Iterable[SlowOne], hosts: Sequence[Host]) -> list[SlowOne]:
-    """Return the worst of each host, in the hosts' order."""
-    names = [host.name for host in hosts]
-    worst = worst_of(slow_ones, lambda measurement: measurement.hosts)
-    return sorted(worst, key=lambda pair: names.index(pair[0].hosts[0]))
-
-
 def slow_finding(
     pair: SlowOne, subject: str, remedy: str, *, digits: str, other: str = "the other host has"
 ) -> Finding:
@@ -226,6 +199,7 @@ def slow_finding(
 
 
 def _runs(measurement: Measurement, runs_key: str) -> list[float]:
+    """Return the runs that stand under this condition; the value itself if none do."""
     runs = measurement.conditions.get(runs_key)
     return [float(run) for run in runs] if isinstance(runs, list) and runs else [measurement.value]
 

@@ -72,7 +72,10 @@ def _least_s(probe: AnyProbe) -> float:
 
 def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:
     """Return why it cannot be measured here; "" if it can, or if the hosts cannot tell."""
-    needed = 2 if probe.between_hosts and not (probe.has_ranks and any(_has_pair(host) for host in facts)) else 1
+    # two GPUs are two ranks on one host
+    gpus = [host.get("gpus") for host in facts]
+    alone = probe.has_ranks and any(isinstance(of_host, Gpus) and of_host.count > 1 for of_host in gpus)
+    needed = 2 if probe.between_hosts and not alone else 1
     if len(facts) < needed:
         return "only one host is selected"
     for need in probe.needs:
@@ -80,12 +83,6 @@ def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:
         if having < needed:
             return f"no host has {need}" if not having else f"only one host has {need}"
     return ""
-
-
-def _has_pair(facts: Facts) -> bool:
-    """Two GPUs are two ranks on one host."""
-    gpus = facts.get("gpus")
-    return isinstance(gpus, Gpus) and gpus.count > 1
 
 
 def _has(need: Need, facts: Facts) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 from nodectl.probes.base import Note, ProbeResult
@@ -27,18 +27,14 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
     try:
         return [future.result() for future in running]
     except BaseException:
-        _end(transport, running)
+        # the end of their connections ends the programs on the hosts
+        transport.close()
+        for future in running:
+            future.cancel()
+        wait(running, _LAST_WORDS_S)
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
-    """End the programs on the hosts by closing the transport, and wait a moment for their results."""
-    transport.close()
-    for future in running:
-        future.cancel()
-    wait(running, _LAST_WORDS_S)
 
 
 def together(transport: Transport, items: Sequence[T], work: Callable[[T], ProbeResult]) -> ProbeResult:

@@ -69,7 +69,12 @@ def run_probes(
             result += said_once(probe.name, own_result, watched.lost, reported)
             reported = tuple(watched.lost)
         except KeyboardInterrupt as error:
-            raise RunInterrupt(result + _broken_off(probe.name, watched)) from error
+            # what it had measured, without what it would have made of that
+            kept = "the values measured until then are kept, and no host is judged by them"
+            actual = f"the operator ended {probe.name}: {kept}"
+            finding = Finding("", probe.name, Status.UNKNOWN, "interrupted", actual=actual)
+            measured = sum(list(watched.measured), ProbeResult())
+            raise RunInterrupt(result + measured + ProbeResult(findings=(finding,))) from error
         except UsageError as error:
             if probe.name in optional:
                 note(f"left out: {error.message}")
@@ -91,15 +96,3 @@ def _refused(probe: str, error: UsageError) -> ProbeResult:
     subject = "budget" if isinstance(error, BudgetError) else ""
     finding = Finding("", probe, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
     return ProbeResult(findings=(finding,))
-
-
-def _broken_off(probe: str, watched: Watched) -> ProbeResult:
-    """Return what the probe had measured when it was ended, without what it would have made of that."""
-    measured = sum(list(watched.measured), ProbeResult())
-    return measured + _interrupted(
-        probe, f"the operator ended {probe}: the values measured until then are kept, and no host is judged by them"
-    )
-
-
-def _interrupted(probe: str, actual: str) -> ProbeResult:
-    return ProbeResult(findings=(Finding("", probe, Status.UNKNOWN, "interrupted", actual=actual),))

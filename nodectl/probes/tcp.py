@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from nodectl.common.counting import counted
@@ -22,7 +23,7 @@ from nodectl.probes.blame.findings import blame, inquire
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
-from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.nominal import all_short, least_effect, link_rate_gbit_s
 from nodectl.probes.options import Whole, option
@@ -53,8 +54,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     # what asking all hosts took, starting each of a pair's two ends takes, too: long where they share a machine
     start_s = max(_START_S, 2 * (time.monotonic() - looked))
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
-    findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
-    switches = switch_names(endpoint.host for endpoint in ready)
+    lacking = partial(host_finding, _NAME, status=Status.UNKNOWN, actual="iperf3 is not installed")
+    findings += [lacking(end.name, remedy="install the package iperf3 there") for end in endpoints if not end.iperf3]
     mode, rounds = planned_rounds(ready, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
@@ -82,14 +83,10 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
             return ProbeResult()
         return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
+    switches = switch_names(end.host for end in ready)
     slow, second = inquire(_NAME, result, again, switches, note, round_s, least_effect(ready))
     short = all_short(_NAME, result.measurements, options.streams)
     return marked(result + second + ProbeResult(findings=(*slow, *short)), options)
-
-
-def _without_iperf3(endpoint: Endpoint) -> Finding:
-    remedy = "install the package iperf3 there"
-    return host_finding(_NAME, endpoint.host.name, Status.UNKNOWN, "iperf3 is not installed", remedy)
 
 
 def _seconds(options: TcpOptions) -> int:
@@ -110,7 +107,6 @@ def _estimate_s(options: TcpOptions) -> float:
 
 
 def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResult:
-    """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
     began, bind = time.monotonic(), options.interface is not None
     tests = ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
     streams = ["--streams", str(options.streams)]
@@ -153,7 +149,6 @@ def _passing(result: ProbeResult) -> str:
 
 
 def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeResult:
-    """Return the second answer, with why it was asked; a path that fails again says so."""
     measured = tuple(row.with_conditions(asked_again=reason) for row in second.measurements)
     findings = (
         replace(row, actual=f"{row.actual}, also when it was asked again") if row.kind == "path" else row
@@ -163,7 +158,6 @@ def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeR
 
 
 def _readings(tests: Sequence[Event]) -> tuple[list[Iperf3], str]:
-    """Return the runs that measured something, and why one of the others did not."""
     runs, reason = [], ""
     for test in tests:
         try:
@@ -182,12 +176,14 @@ def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Mea
     sender, receiver = ends
     rates = [run.received_gbit_s or 0.0 for run in runs]
     last, value = runs[-1], median(rates)
+    # a receiver counts none
+    again = [run.retransmits for run in runs if run.retransmits is not None]
     conditions = {
         "streams": options.streams,
         "duration_s": _seconds(options),
         "repetitions": len(runs),
         "values_gbit_s": [round(rate, 6) for rate in rates],
-        "retransmits": _retransmits(runs),
+        "retransmits": sum(again) if again else None,
         "rtt_mean_ms": last.rtt_mean_ms,
         "congestion": last.congestion,
         "protocol": last.protocol,
@@ -200,12 +196,6 @@ def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Mea
     names = (sender.host.name, receiver.host.name)
     direction = " -> ".join(names)
     return Measurement(_NAME, names, value, "Gbit/s", direction, None, spread(rates, value), conditions)
-
-
-def _retransmits(runs: Sequence[Iperf3]) -> int | None:
-    """Return None if no run counted them; a receiver does not."""
-    counted = [run.retransmits for run in runs if run.retransmits is not None]
-    return sum(counted) if counted else None
 
 
 def _shown(given: Conditions) -> str:

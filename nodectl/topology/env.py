@@ -26,7 +26,16 @@ def propose(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Ncc
     """Return the environments of all hosts that answered; together, because the socket interface must reach all."""
     ports = {host.name: training_ports(host, facts) for host, facts in hosts}
     interfaces = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
-    return {host.name: _host(host, facts, ports[host.name], interfaces[host.name]) for host, facts in hosts}
+    environments = {}
+    for host, facts in hosts:
+        proposal = _Proposal(host.name)
+        _adapters(proposal, host, facts, ports[host.name])
+        _gid(proposal, facts, ports[host.name])
+        _socket(proposal, facts, interfaces[host.name])
+        environments[host.name] = NcclEnvironment(
+            proposal.values, proposal.why, proposal.unset, tuple(proposal.findings)
+        )
+    return environments
 
 
 def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...]:
@@ -34,14 +43,6 @@ def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...
     ports = ports_in(facts)
     port_uses = uses(ports, surroundings(host, facts))
     return tuple(port for port in ports if port_uses[port.label] == TRAINING)
-
-
-def _host(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], chosen: SocketInterface) -> NcclEnvironment:
-    proposal = _Proposal(host.name)
-    _adapters(proposal, host, facts, ports)
-    _gid(proposal, facts, ports)
-    _socket(proposal, facts, chosen)
-    return NcclEnvironment(proposal.values, proposal.why, proposal.unset, tuple(proposal.findings))
 
 
 class _Proposal:
@@ -102,7 +103,9 @@ def _gid(proposal: _Proposal, facts: Mapping[str, object], ports: Sequence[IbPor
     if not roce:
         proposal.leave(GID, "no RoCE: InfiniBand needs none" if ports else "no RDMA")
         return
-    version = _nccl(facts)
+    versions, gids = facts.get("versions"), facts.get("gids")
+    text = (versions.nccl_loaded or versions.nccl or "") if isinstance(versions, Versions) else ""
+    version = re.match(r"\d{1,4}\.\d{1,4}(?:\.\d{1,4})?", text)
     if version is None:
         proposal.leave(
             GID,
@@ -110,11 +113,17 @@ def _gid(proposal: _Proposal, facts: Mapping[str, object], ports: Sequence[IbPor
             Status.UNKNOWN,
         )
         return
-    if finds_gid_index(".".join(map(str, version))):
-        proposal.leave(GID, f"NCCL {'.'.join(map(str, version))} finds the GID itself, and it should not be set")
+    if finds_gid_index(version[0]):
+        proposal.leave(GID, f"NCCL {version[0]} finds the GID itself, and it should not be set")
         return
-    gids = facts.get("gids")
-    by_port = {port.label: _v2(gids, port) for port in roce}
+    fit = (
+        [gid for gid in gids if isinstance(gid, Gid) and gid.version == "v2" and gid.ipv4]
+        if isinstance(gids, tuple)
+        else []
+    )
+    by_port = {
+        port.label: [gid.index for gid in fit if (gid.device, gid.port) == (port.device, port.port)] for port in roce
+    }
     common = set.intersection(*map(set, by_port.values()))
     if not common:
         places = ", ".join(f"{label}: {min(indexes, default='none')}" for label, indexes in by_port.items())
@@ -123,23 +132,7 @@ def _gid(proposal: _Proposal, facts: Mapping[str, object], ports: Sequence[IbPor
         proposal.leave(GID, why, Status.WARNING, remedy)
         return
     where = f"RoCE v2 with an IPv4 address stands there on {few(list(by_port))}"
-    proposal.set(GID, str(min(common)), f"{where}; NCCL {'.'.join(map(str, version))} does not find it itself")
-
-
-def _v2(gids: object, port: IbPort) -> list[int]:
-    listed = [gid for gid in gids if isinstance(gid, Gid)] if isinstance(gids, tuple) else []
-    return [
-        gid.index
-        for gid in listed
-        if (gid.device, gid.port) == (port.device, port.port) and gid.version == "v2" and gid.ipv4
-    ]
-
-
-def _nccl(facts: Mapping[str, object]) -> tuple[int, ...] | None:
-    versions = facts.get("versions")
-    text = (versions.nccl_loaded or versions.nccl or "") if isinstance(versions, Versions) else ""
-    match = re.match(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text)
-    return tuple(int(group) for group in match.groups() if group) if match else None
+    proposal.set(GID, str(min(common)), f"{where}; NCCL {version[0]} does not find it itself")
 
 
 def _socket(proposal: _Proposal, facts: Mapping[str, object], chosen: SocketInterface) -> None:

@@ -43,8 +43,7 @@ def networks_of(nic: Nic) -> set[Network]:
 
 def carries(nic: Nic, address: str) -> bool:
     """`address` is one of its own; False for what is not an address, such as a name."""
-    wanted = _parsed(address)
-    return any(interface.ip == wanted for interface in interfaces_of(nic))
+    return _parsed(address) in [interface.ip for interface in interfaces_of(nic)]
 
 
 def reaches(nic: Nic, address: str) -> bool:
@@ -102,7 +101,9 @@ def _common(
     for nics in usable.values():
         here = {network for nic in nics for network in networks_of(nic)}
         shared = here if shared is None else shared & here
-    real = [network for network in shared or () if _own_addresses(network, usable)]
+    used = [face for nics in usable.values() for nic in nics for face in interfaces_of(nic)]
+    inside = {network: [face.ip for face in used if face.network == network] for network in shared or ()}
+    real = [network for network, addresses in inside.items() if len(set(addresses)) == len(addresses)]
     addresses = {host.name: host.address for host, _ in hosts}
 
     def quality(network: Network) -> tuple[float, bool, float, int, str]:
@@ -115,17 +116,6 @@ def _common(
         return (first, rdma and plain, second, -network.version, str(network))
 
     return max(real, key=quality, default=None)
-
-
-def _own_addresses(network: Network, usable: Mapping[str, list[Nic]]) -> bool:
-    addresses = [
-        interface.ip
-        for nics in usable.values()
-        for nic in nics
-        for interface in interfaces_of(nic)
-        if interface.network == network
-    ]
-    return len(set(addresses)) == len(addresses)
 
 
 def _in(nics: Sequence[Nic], network: Network) -> Nic | None:
@@ -219,15 +209,13 @@ def _other_kind(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> 
     kinds = {candidate.link_layer for candidate in ports if candidate.link_layer}
     if len(kinds) < 2 or port.link_layer is None:
         return ""
-    main = max(
-        sorted(kinds),
-        key=lambda kind: _weight([candidate for candidate in ports if candidate.link_layer == kind], around),
-    )
+
+    def weight(kind: str) -> tuple[int, float]:
+        of_kind = [candidate for candidate in ports if candidate.link_layer == kind]
+        return sum(_near(one, around) for one in of_kind), sum(one.rate_gbit_s or 0 for one in of_kind)
+
+    main = max(sorted(kinds), key=weight)
     return "" if port.link_layer == main else f"{port.link_layer}, and training is on {main}"
-
-
-def _weight(ports: Sequence[IbPort], around: Surroundings) -> tuple[int, float]:
-    return (sum(_near(port, around) for port in ports), sum(port.rate_gbit_s or 0 for port in ports))
 
 
 def _slower(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:

@@ -63,7 +63,9 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
         entry = answer.entries.get(LLDP.key)
         if entry and entry.exit_status == 0 and not entry.cut:
             lldp[host.name] = entry.stdout
-        node = node_topology(host, facts_of[host.name], recorded=_recorded(facts_of[host.name], answer))
+        lab = facts_of[host.name].get("lab")
+        recorded = answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or ""
+        node = node_topology(host, facts_of[host.name], recorded=recorded)
         if isinstance(node, NodeTopology):
             nodes[host.name] = node
             findings[host.name] = [*_unseen(host, node), *node.bottlenecks]
@@ -76,11 +78,6 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
         findings=tuple(finding for name in order for finding in findings.get(name, ())),
         graph=recorded_graph(lldp, source.hosts) if fabric else None,
     )
-
-
-def _recorded(facts: Mapping[str, object], answer: Recording) -> str:
-    lab = facts.get("lab")
-    return answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or ""
 
 
 def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
@@ -98,20 +95,16 @@ _NO_TOOL = (
 
 def _unread(host: Host, node: Unread, pcie: object, profile_dirs: Sequence[Path]) -> Finding:
     """Return the finding on a host without a picture: skipped if it has no GPUs of NVIDIA, as its profile says."""
-    if node.kind == "absent" and _without_gpus(host, profile_dirs):
+    try:
+        gpus = hardware_of(host, profile_dirs).gpus
+    except ProfileError:
+        gpus = None
+    if node.kind == "absent" and gpus == 0:
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
     if node.kind == "absent" and isinstance(pcie, Pcie) and pcie.other_gpus and not pcie.gpus_of("NVIDIA"):
         return _finding(host, "topology", Status.SKIPPED, f"no NVIDIA GPU, {pcie.other_gpus}: {WORKS_BESIDE}")
     remedy = _NO_TOOL if node.kind == "absent" else ""
     return _finding(host, "topology", Status.UNKNOWN, node.reason, remedy)
-
-
-def _without_gpus(host: Host, profile_dirs: Sequence[Path]) -> bool:
-    try:
-        hardware = hardware_of(host, profile_dirs)
-    except ProfileError:
-        return False
-    return hardware.gpus == 0
 
 
 def _finding(host: Host, check: str, status: Status, actual: str, remedy: str = "") -> Finding:

@@ -273,7 +273,10 @@ def assign(
     gpus: Sequence[str], devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, GpuNic]:
     """Return the NIC of each GPU: its closest one that the fewest others use; GPUs with little choice come first."""
-    closest = {gpu: _closest(gpu, devices, links) for gpu in gpus}
+    closest = {}
+    for gpu in gpus:
+        ranks = {nic: closeness(between(links, gpu, nic)) for nic in devices if between(links, gpu, nic)}
+        closest[gpu] = [nic for nic, rank in ranks.items() if rank == min(ranks.values())]
     order = [gpu for gpu in gpus if closest[gpu]]
     order.sort(key=lambda gpu: (closeness(between(links, gpu, closest[gpu][0])), len(closest[gpu])))
     users: Counter[str] = Counter()
@@ -282,12 +285,6 @@ def assign(
         chosen[gpu] = min(closest[gpu], key=lambda nic: users[nic])
         users[chosen[gpu]] += 1
     return {gpu: _nic_of_gpu(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
-
-
-def _closest(gpu: str, devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]) -> list[str]:
-    ranks = {nic: closeness(between(links, gpu, nic)) for nic in devices if between(links, gpu, nic)}
-    best = min(ranks.values(), default=0)
-    return [nic for nic, rank in ranks.items() if rank == best]
 
 
 def _nic_of_gpu(

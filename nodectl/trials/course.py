@@ -8,7 +8,7 @@ from itertools import islice
 
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
-from nodectl.trials.series import Taken, Turn, schedule
+from nodectl.trials.series import Taken, schedule
 from nodectl.trials.turns import Turns
 from nodectl.trials.verdict import MIN_PAIRS
 
@@ -58,15 +58,12 @@ class Course:
             started = self.turns.clock()
             for number in alive:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
-                    self._take(number, turn, f"pair {turn.pair + 1} of {pairs}")
+                    on, profile = (number, self.candidates[number - 1]) if turn.candidate else (BASELINE, self.baseline)
+                    taken = Taken(turn, self.turns.take(on, profile, f"pair {turn.pair + 1} of {pairs}"))
+                    self.taken.setdefault(number, []).append(taken)
+                    self.keep()
             longest_s = max(longest_s, self.turns.clock() - started)
             if (left := pairs - first - _BLOCK) > 0:
                 left_s = left * (self.turns.clock() - began) / (first + _BLOCK)
                 self.turns.note(f"tune trial: about {time_text(left_s)} left")
         return Ending()
-
-    def _take(self, number: int, turn: Turn, label: str) -> None:
-        on, profile = (number, self.candidates[number - 1]) if turn.candidate else (BASELINE, self.baseline)
-        taken = Taken(turn, self.turns.take(on, profile, label))
-        self.taken.setdefault(number, []).append(taken)
-        self.keep()

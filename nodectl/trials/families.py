@@ -38,21 +38,19 @@ def judged(series: Sequence[Series], judge_by: str = SPEED) -> tuple[tuple[Verdi
 def judge_all(many: Sequence[Series]) -> tuple[Verdict, ...]:
     """Return the verdicts on the series of a trial, in their order."""
     verdicts = [judge(series) for series in many]
-    families = _families(many)
+    means = {series.kind for series in many if series.is_mean}
+    # what leads, and what is single, of each candidate
+    families = _grouped(
+        range(len(many)), lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means)
+    )
     for places in families:
         for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):
             verdicts[place] = verdict
-    failing = _failing(many, families)
+    p_values, failing = _failure_p_values(many), set()
+    for places in families:
+        corrected = holm([p_values[at][1] for at in places])
+        failing |= {at for at, beside in zip(places, corrected, strict=True) if max(p_values[at][0], beside) < _ALPHA}
     return tuple(replace(verdict, fails_more=place in failing) for place, verdict in enumerate(verdicts))
-
-
-def _families(many: Sequence[Series]) -> list[list[int]]:
-    """Return the places of what leads, and of what is single, of each candidate."""
-    means = {series.kind for series in many if series.is_mean}
-    return _grouped(
-        range(len(many)),
-        lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means),
-    )
 
 
 def _grouped(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
@@ -63,22 +61,17 @@ def _grouped(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list
 
 
 def _corrected(family: Sequence[tuple[Series, Verdict]]) -> list[Verdict]:
-    """Return the family's verdicts.
-
-    Noise where the corrected p-value says that one of so many comes out so by chance.
-    """
+    """Return the family's verdicts: noise where the corrected p-value says that one of so many is so by chance."""
     judged = [place for place, (_, verdict) in enumerate(family) if verdict.verdict is not Outcome.UNKNOWN]
     p_values = dict(zip(judged, holm(_p_values([family[place][0] for place in judged])), strict=True))
-    return [_settled(verdict, p_values.get(place), len(judged)) for place, (_, verdict) in enumerate(family)]
-
-
-def _settled(verdict: Verdict, p_value: float | None, count: int) -> Verdict:
-    if p_value is None:
-        return verdict
-    if verdict.verdict is Outcome.NOISE or count == 1 or p_value < _ALPHA:
-        return replace(verdict, p_value=p_value)
-    reason = f"{verdict.reason}, as one of {count} may be by chance (p {p_value:.2g})"
-    return replace(verdict, verdict=Outcome.NOISE, p_value=p_value, reason=reason)
+    verdicts = []
+    for place, (_, verdict) in enumerate(family):
+        settled, p_value = replace(verdict, p_value=p_values.get(place)), p_values.get(place, 0.0)
+        if verdict.verdict in (Outcome.BETTER, Outcome.WORSE) and len(judged) > 1 and p_value >= _ALPHA:
+            reason = f"{verdict.reason}, as one of {len(judged)} may be by chance (p {p_value:.2g})"
+            settled = replace(settled, verdict=Outcome.NOISE, reason=reason)
+        verdicts.append(settled)
+    return verdicts
 
 
 def _p_values(many: Sequence[Series]) -> list[float]:
@@ -93,31 +86,15 @@ def _p_values(many: Sequence[Series]) -> list[float]:
         spreads = [variance(values) for values in gains]
         usual = median(spreads) if len(places) > 1 else None
         for at, values, spread in zip(places, gains, spreads, strict=True):
-            degrees = len(values) - 1
-            shared = spread if usual is None else (spread + _mean_of_median(usual, degrees)) / 2
-            p_values[at] = _p_value(values, shared, degrees if usual is None else 2 * degrees)
+            own_degrees = degrees = len(values) - 1
+            if usual is not None:
+                # the variance whose estimates have this median (Wilson and Hilferty 1931)
+                degrees, spread = 2 * degrees, (spread + usual / (1 - 2 / (9 * own_degrees)) ** 3) / 2
+            if spread:
+                p_values[at] = student_p(fmean(values) / math.sqrt(spread / len(values)), degrees)
+            elif fmean(values):
+                p_values[at] = 0.0
     return p_values
-
-
-def _mean_of_median(middle: float, degrees: int) -> float:
-    """Return the variance whose estimates have this median (Wilson and Hilferty 1931)."""
-    return middle / (1 - 2 / (9 * degrees)) ** 3
-
-
-def _p_value(values: Sequence[float], spread: float, degrees: int) -> float:
-    if not spread:
-        return 0.0 if fmean(values) else 1.0
-    return student_p(fmean(values) / math.sqrt(spread / len(values)), degrees)
-
-
-def _failing(many: Sequence[Series], families: Sequence[Sequence[int]]) -> set[int]:
-    """Return the places of those whose candidate fails more often than chance allows, corrected for their number."""
-    p_values = _failure_p_values(many)
-    failing = set()
-    for places in families:
-        corrected = zip(places, holm([p_values[at][1] for at in places]), strict=True)
-        failing |= {at for at, beside in corrected if max(p_values[at][0], beside) < _ALPHA}
-    return failing
 
 
 def _failure_p_values(many: Sequence[Series]) -> dict[int, tuple[float, float]]:

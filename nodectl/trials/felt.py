@@ -23,7 +23,14 @@ def settings_of(profile: str, folders: Sequence[Path] = ()) -> dict[Setting, Any
     if profile == OWN:
         return {}
     document = load_profile("tuning", profile, folders).model_dump(exclude_unset=True, mode="json")
-    return {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
+    settings: dict[Setting, Any] = {}
+    for group in SETTINGS:
+        for key, value in (document.get(group) or {}).items():
+            if isinstance(value, Mapping):
+                # where it came from is no part of its value
+                value = {name: part for name, part in value.items() if name != "origin" and part is not None}
+            settings[group, key] = value
+    return settings
 
 
 def tried(baseline: str, candidate: str, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
@@ -39,7 +46,9 @@ def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collect
     feels = {part for probe in probes if probe in probes_by_name for part in probes_by_name[probe].feels}
     if _NCCL not in backends:
         feels.discard(_NCCL)
-    return [setting for setting in settings if not any(_covers(part, setting) for part in feels)]
+    # `sysctl` is all of them, `sysctl.net` those whose names begin with `net.`
+    starts = tuple(f"{part}." for part in feels)
+    return [setting for setting in settings if not f"{'.'.join(setting)}.".startswith(starts)]
 
 
 def unfelt_in(trial: Trial, settings: Iterable[Setting]) -> list[Setting]:
@@ -60,15 +69,3 @@ def as_overrides(settings: Mapping[Setting, Any]) -> dict[str, dict[str, Any]]:
     for (group, key), value in settings.items():
         overrides.setdefault(group, {})[key] = value
     return overrides
-
-
-def _covers(part: str, setting: Setting) -> bool:
-    """`sysctl` is all of them, `sysctl.net` those whose names begin with `net.`."""
-    return f"{'.'.join(setting)}.".startswith(f"{part}.")
-
-
-def _bare(setting: Any) -> Any:
-    """Return the setting without where it came from, which is no part of its value."""
-    if not isinstance(setting, Mapping):
-        return setting
-    return {key: value for key, value in setting.items() if key != "origin" and value is not None}

@@ -10,7 +10,7 @@ from nodectl.ledger.history.store import identity_of
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.model.trial import Series, Trial
+from nodectl.model.trial import Trial
 from nodectl.trials.families import judged
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.store import save
@@ -53,16 +53,13 @@ class Ledger:
             ended=now(),
             complete=complete,
             reason=reason,
-            series=self._series(),
+            series=tuple(
+                series
+                for number, turns in sorted(self.taken.items())
+                for series in series_of(self.head.candidates[number - 1], self.head.baseline, turns)
+            ),
             findings=tuple(self.findings),
             conditions=self._conditions(),
-        )
-
-    def _series(self) -> tuple[Series, ...]:
-        return tuple(
-            series
-            for number, turns in sorted(self.taken.items())
-            for series in series_of(self.head.candidates[number - 1], self.head.baseline, turns)
         )
 
     def _conditions(self) -> tuple[Mapping[str, object], ...]:

@@ -106,7 +106,14 @@ def inventory_yaml(proposal: Proposal, beside: str) -> str:
     """Return an inventory with nothing but the proposal, host by host."""
     if not proposal.hosts:
         raise UsageError("a proposal needs hosts, but the trial names none", "name the hosts that were measured")
-    inventory = {"all": {"hosts": {host: _variables(proposal, present) for host, present in proposal.hosts.items()}}}
+    hosts: dict[str, dict[str, Any]] = {}
+    for host, present in proposal.hosts.items():
+        if proposal.overrides is None:
+            hosts[host] = {TUNING: proposal.profile}
+        else:
+            over = {} if proposal.baseline == OWN else {TUNING: proposal.baseline}
+            hosts[host] = {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
+    inventory = {"all": {"hosts": hosts}}
     body = yaml.dump(inventory, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=120)
     return f"{_head(proposal, beside)}\n{body}"
 
@@ -116,13 +123,6 @@ class _NoAliases(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]:
-    if proposal.overrides is None:
-        return {TUNING: proposal.profile}
-    over = {} if proposal.baseline == OWN else {TUNING: proposal.baseline}
-    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
 
 
 def _head(proposal: Proposal, beside: str) -> str:
@@ -172,7 +172,12 @@ def proposal_of(trial: Trial, profile: str | None, folders: Sequence[Path] = ())
 
     Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
     """
-    candidate = _candidate(trial, profile) if profile else _winner(trial)
+    candidate = profile or _winner(trial)
+    if candidate not in trial.candidates:
+        raise UsageError(
+            f"the trial {trial.id} had no candidate {profile!r}",
+            f"{meant(candidate, trial.candidates)}one of: {', '.join(trial.candidates)}",
+        )
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
     settings = tried(trial.baseline, candidate, folders)
@@ -190,15 +195,6 @@ def proposal_of(trial: Trial, profile: str | None, folders: Sequence[Path] = ())
         overrides=as_overrides(measured) if unmeasured else None,
         unmeasured=tuple(unmeasured),
         judge_by=trial.judge_by,
-    )
-
-
-def _candidate(trial: Trial, profile: str) -> str:
-    if profile in trial.candidates:
-        return profile
-    raise UsageError(
-        f"the trial {trial.id} had no candidate {profile!r}",
-        f"{meant(profile, trial.candidates)}one of: {', '.join(trial.candidates)}",
     )
 
 

@@ -87,17 +87,14 @@ class TrialRun:
                 if self.head.judge_by == JOULE
                 else "give --probes that measure a rate or a time",
             )
-        self._note_unfelt({measurement.conditions.get("backend") for measurement in warm.measurements})
-        turns = 2 * self.head.pairs * len(self.head.candidates)
-        all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
-        self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
-
-    def _note_unfelt(self, backends: set[object]) -> None:
-        """Say before anything is changed of what the trial will say nothing."""
+        backends = {measurement.conditions.get("backend") for measurement in warm.measurements}
         unmeasured = unfelt(self.settings, self.measuring.names, backends)
         if unmeasured and self.measuring.names:
             probes = ", ".join(self.measuring.names)
             self.note(f"the proposal leaves these out, since {probes} does not use them: {named(unmeasured)}")
+        turns = 2 * self.head.pairs * len(self.head.candidates)
+        all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
+        self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
 
     def _armed_turns(self) -> str:
         """Return why it ended early, empty if it did not."""

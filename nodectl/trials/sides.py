@@ -50,7 +50,8 @@ def refuse_not_live(baseline: str, candidates: Sequence[str], hosts: Sequence[Ho
                     )
         for name in (baseline, *candidates):
             for variable in sorted(set(filed) - set(_resolved_as(name, host, folders).nccl_env)):
-                if not _is_number(variable):
+                known = node_module("nccl_variables").variable(variable)
+                if known is None or not re.fullmatch(r"int|\d+\.\.\d*", known.values):
                     raise UsageError(
                         f"{name} on {host.name}: its nccl.conf sets {variable}, which a measurement cannot unset",
                         f"name it in {name}, too, or provision the hosts with {name} first",
@@ -64,11 +65,6 @@ def nccl_environment(profile: str, host: Host, folders: Sequence[Path]) -> Mappi
     """
     filed = _resolved_as(OWN, host, folders).nccl_env
     return {**dict.fromkeys(filed, ""), **_resolved_as(profile, host, folders).nccl_env}
-
-
-def _is_number(name: str) -> bool:
-    known = node_module("nccl_variables").variable(name)
-    return known is not None and re.fullmatch(r"int|\d+\.\.\d*", known.values) is not None
 
 
 def _resolved_as(profile: str, host: Host, folders: Sequence[Path]) -> Resolved:

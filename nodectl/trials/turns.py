@@ -20,9 +20,12 @@ _BAD = (Status.FAILED, Status.UNKNOWN)
 
 @dataclass(slots=True)
 class TurnFindings:
-    """The findings of all turns, each once, with how many turns of which side had it."""
+    """The findings of all turns, each once, with how many turns of which side had it.
 
-    _settled: set[str] = field(default_factory=set)
+    `settled` are the sides whose settings could be put on, if not always.
+    """
+
+    settled: set[str] = field(default_factory=set)
     _findings: dict[_Key, Finding] = field(default_factory=dict)
     _labels: dict[_Key, list[str]] = field(default_factory=dict)
 
@@ -33,10 +36,6 @@ class TurnFindings:
             self._findings.setdefault(key, finding)
             self._labels.setdefault(key, []).append(label)
 
-    def mark_settled(self, label: str) -> None:
-        """Note that the settings of this side could be put on, if not always."""
-        self._settled.add(label)
-
     def add_measured(self, label: str, findings: Iterable[Finding]) -> None:
         """Add findings from measuring, as warnings at most: the verdict on the pairs says what a failure costs."""
         made = [finding for finding in findings if finding.status is not Status.SKIPPED]
@@ -44,18 +43,14 @@ class TurnFindings:
 
     def findings(self) -> tuple[Finding, ...]:
         """Each finding with its number of turns; a warning where the settings could be put on another time."""
-        return tuple(
-            replace(finding, actual=f"{finding.actual} ({_turns(labels)})", status=self._status(finding.status, labels))
-            for finding, labels in ((finding, self._labels[key]) for key, finding in self._findings.items())
-        )
-
-    def _status(self, status: Status, labels: list[str]) -> Status:
-        return Status.WARNING if status in _BAD and self._settled >= {*labels} else status
-
-
-def _turns(labels: list[str]) -> str:
-    counts = {label: labels.count(label) for label in labels}
-    return ", ".join(f"{count} of its turns with {label}" for label, count in counts.items())
+        counted = []
+        for key, finding in self._findings.items():
+            labels = self._labels[key]
+            counts = ", ".join(f"{labels.count(label)} of its turns with {label}" for label in dict.fromkeys(labels))
+            is_passing = finding.status in _BAD and self.settled >= {*labels}
+            status = Status.WARNING if is_passing else finding.status
+            counted.append(replace(finding, actual=f"{finding.actual} ({counts})", status=status))
+        return tuple(counted)
 
 
 # so many turns one after the other without any measurement: it is not the settings
@@ -94,7 +89,11 @@ class Turns:
         """Measure with a profile on; nothing if that failed, TrialEndError if all ends."""
         self._end_if_lost()
         is_on = self._is_on(number, profile)
-        measurements = self._measured(profile) if is_on else ()
+        result = self.measure() if is_on else ProbeResult()
+        if is_on:
+            self.collected.add_measured(profile, result.findings)
+            self._why = _first(result.findings)
+        measurements = result.measurements
         # before it counts: a host that went away in the middle has measured nothing that can be compared
         self._end_if_lost()
         self.note(f"{what}, {profile}: {_brief(measurements) or f'nothing measured: {self._why}'}")
@@ -118,19 +117,13 @@ class Turns:
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
                 self.on = number
-                self.collected.mark_settled(profile)
+                self.collected.settled.add(profile)
                 return True
             self._why = _first(bad)
             if any(finding.status is Status.FAILED for finding in bad) or self.lost():
                 break
         self._refused[number] = self._refused.get(number, 0) + 1
         return False
-
-    def _measured(self, profile: str) -> tuple[Measurement, ...]:
-        result = self.measure()
-        self.collected.add_measured(profile, result.findings)
-        self._why = _first(result.findings)
-        return result.measurements
 
     def _end_if_lost(self) -> None:
         lost = self.lost()

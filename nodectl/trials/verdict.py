@@ -114,7 +114,13 @@ def judge(series: Series, seed: int = 0) -> Verdict:
     low, high = (percent(series, end) for end in interval(clamped, seed))
     noise = 100 * math.expm1(logs.noise)
     needed = max(MIN_GAIN_PERCENT, noise)
-    outcome = Outcome.BETTER if low > needed else Outcome.WORSE if high < -needed else Outcome.NOISE
+    reach = f"{low:+.1f} to {high:+.1f} %"
+    if low > needed:
+        outcome, reason = Outcome.BETTER, f"all of {reach} is above {needed:.1f} %"
+    elif high < -needed:
+        outcome, reason = Outcome.WORSE, f"all of {reach} is below -{needed:.1f} %"
+    else:
+        outcome, reason = Outcome.NOISE, f"{reach} is not beyond {needed:.1f} %"
     return replace(
         unknown,
         verdict=outcome,
@@ -122,7 +128,7 @@ def judge(series: Series, seed: int = 0) -> Verdict:
         noise_percent=noise,
         interval_percent=(low, high),
         outliers=logs.outliers,
-        reason=_reason(outcome, low, high, needed),
+        reason=reason,
     )
 
 
@@ -190,10 +196,3 @@ def summarise(profile: str, verdicts: Sequence[Verdict], judge_by: str = SPEED) 
     else:
         outcome = Outcome.BETTER if wins else Outcome.NOISE
     return Summary(profile, outcome, wins, regressions, undecided)
-
-
-def _reason(outcome: Outcome, low: float, high: float, needed: float) -> str:
-    reach = f"{low:+.1f} to {high:+.1f} %"
-    if outcome is Outcome.NOISE:
-        return f"{reach} is not beyond {needed:.1f} %"
-    return f"all of {reach} is {'above ' if outcome is Outcome.BETTER else 'below -'}{needed:.1f} %"

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.model.measurement import Measurement
-from nodectl.probes.outliers import best_run, slow, usual_run
+from nodectl.probes.outliers import slow
 
 
 def named(*values: float) -> list[str]:
@@ -36,17 +35,3 @@ def test_of_two_hosts_both_are_shown_and_none_is_blamed() -> None:
 def test_one_bad_host_among_alike_ones_is_named_alone(good: list[float], bad: float, place: int) -> None:
     at = place % (len(good) + 1)
     assert named(*good[:at], bad, *good[at:]) == [f"n{at}"]
-
-
-def one(host: str, kernel: str, value: float, *sustained: float) -> Measurement:
-    conditions: dict[str, object] = {"kernel": kernel, "sustained": list(sustained)}
-    return Measurement("memory", (host,), value, "GB/s", host, None, None, conditions)
-
-
-@pytest.mark.parametrize(
-    ("runs", "best", "usual"), [((3.0, 5.0, 4.0), 5.0, 4.0), ((), 9.0, 9.0)], ids=["runs", "the value stands for them"]
-)
-def test_runs(runs: tuple[float, ...], best: float, usual: float) -> None:
-    measurement = one("a", "copy", 9.0, *runs)
-    assert (best_run(measurement, "sustained"), usual_run(measurement, "sustained")) == (best, usual)
-    assert best_run(measurement, "none such") == 9.0

@@ -34,28 +34,24 @@ def blame(measurements: Sequence[Measurement], failed: Iterable[Finding]) -> tup
 
 
 def _losing(flows: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
-    shares = {flow.hosts: share for flow in flows if (share := _lost_share(flow)) is not None}
+    shares: dict[tuple[str, ...], float] = {}
+    for flow in flows:
+        again, seconds, runs = (flow.conditions.get(name) for name in ("retransmits", "duration_s", "repetitions"))
+        if isinstance(again, int) and isinstance(seconds, int | float) and isinstance(runs, int):
+            segments = again + flow.value * 1e9 * seconds * runs / _SEGMENT_BITS
+            shares[flow.hosts] = again / segments if segments else 0.0
     for name in names:
-        received = [share for hosts, share in shares.items() if hosts[1] == name]
+        received = min((share for hosts, share in shares.items() if hosts[1] == name), default=0.0)
         others = [share for hosts, share in shares.items() if name not in hosts]
         if (
-            received
-            and len(others) >= _LEAST_OTHERS
-            and _NOTHING_SHARE > min(received) > _LOST_SHARE
+            len(others) >= _LEAST_OTHERS
+            and _NOTHING_SHARE > received > _LOST_SHARE
             and median(others) < _LOST_SHARE / 2
         ):
             expected = f"below {100 * _LOST_SHARE:g} % of segments sent again"
-            actual = f"{100 * min(received):.2g} % and more of what it is sent is lost"
-            yield _finding(name, "loses packets", expected, actual)
-
-
-def _lost_share(measurement: Measurement) -> float | None:
-    """Segments sent again, of all that must have been sent; None if nobody counted."""
-    again, seconds, runs = (measurement.conditions.get(name) for name in ("retransmits", "duration_s", "repetitions"))
-    if not (isinstance(again, int) and isinstance(seconds, int | float) and isinstance(runs, int)):
-        return None
-    segments = measurement.value * 1e9 * seconds * runs / _SEGMENT_BITS
-    return again / (segments + again) if segments + again else None
+            yield _finding(
+                name, "loses packets", expected, f"{100 * received:.2g} % and more of what it is sent is lost"
+            )
 
 
 def _cut(flows: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]) -> Iterator[Finding]:
@@ -66,8 +62,8 @@ def _cut(flows: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names:
         # of two hosts of a single broken pair, the one whose other pairs work is not to blame
         works = [flow for flow in flows if name in flow.hosts and flow.value > 0]
         if len(others) >= _LEAST_OTHERS and (len(broken) > 1 or not works):
-            pairs = counted(len(broken), "pair")
-            yield _finding(name, "fails", "every pair is measured", f"is in all that failed: {pairs}")
+            actual = f"is in all that failed: {counted(len(broken), 'pair')}"
+            yield _finding(name, "fails", "every pair is measured", actual)
 
 
 def _finding(name: str, subject: str, expected: str, actual: str) -> Finding:
@@ -89,7 +85,7 @@ _VALUE: Rate = attrgetter("value")
 
 
 def _readings(measurements: Iterable[Measurement], rate: Rate) -> list[Reading]:
-    return [Reading(flow.hosts[0], flow.hosts[1], rate(flow)) for flow in measurements if len(flow.hosts) == 2]
+    return [Reading(*flow.hosts, rate(flow)) for flow in measurements if len(flow.hosts) == 2]
 
 
 def _figure(rate: float, unit: str) -> str:
@@ -121,7 +117,10 @@ def two_hosts(probe: str, measurements: Sequence[Measurement], rate: Rate = _VAL
         return ()
     once = slow.spread is None or fast.spread is None
     share = rate(slow) / rate(fast)
-    if share >= (_TWO_HOSTS_ONCE if once else _TWO_HOSTS) or _noisy(share, slow, fast):
+    # of a few repetitions, the range is about twice the deviation of one
+    error = math.hypot(slow.spread or 0.0, fast.spread or 0.0) / 2
+    is_noise = -math.log(max(share, _NOTHING)) < BLAME_SCORE * error
+    if share >= (_TWO_HOSTS_ONCE if once else _TWO_HOSTS) or is_noise:
         return ()
     a, b = slow.hosts
     return (
@@ -129,21 +128,14 @@ def two_hosts(probe: str, measurements: Sequence[Measurement], rate: Rate = _VAL
             a,
             probe,
             Status.WARNING,
-            _arrow(slow.hosts),
-            expected=f"about {format_value(fast.value, fast.unit)}, as {_arrow(fast.hosts)}",
+            " -> ".join(slow.hosts),
+            expected=f"about {format_value(fast.value, fast.unit)}, as {' -> '.join(fast.hosts)}",
             actual=f"{format_value(slow.value, slow.unit)}, {_compared(share, slow.unit, 'the other way')}; "
             "two hosts cannot tell host from path",
             remedy=f"measure with a third host: `nodectl -l {a},{b},HOST probe {probe}`",
             hosts=(a, b),
         ),
     )
-
-
-def _noisy(share: float, slow: Measurement, fast: Measurement) -> bool:
-    """Return whether the repetitions of either differ so much that the difference may be theirs."""
-    # of a few values, the range is about twice the deviation of one
-    error = math.hypot(slow.spread or 0.0, fast.spread or 0.0) / 2
-    return -math.log(max(share, _NOTHING)) < BLAME_SCORE * error
 
 
 def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
@@ -157,6 +149,7 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
         actual = f"{all_of}; {times}, with {fold(blamed.partners)}"
     else:
         actual = f"only this {cause.kind} at {among}, {value}; {times}"
+    remedy = _MTU if share < _NOTHING else {"host": _REMEDY, "switch": _SWITCH}.get(cause.kind, _PATH)
     certain = f"confidence {100 * blamed.confidence:.4g} %, {blamed.suspect.score:.0f} standard errors below"
     return Finding(
         cause.hosts[0],
@@ -165,7 +158,7 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
         _subject(cause),
         expected=f"about {_figure(blamed.usual, unit)}, as between the others",
         actual=actual,
-        remedy=_remedy(cause, share),
+        remedy=remedy,
         evidence=f"{certain}; noise of a measurement {_percent(noise)}",
         kind="path" if cause.kind == "switch" else cause.kind,
         hosts=cause.hosts,
@@ -191,7 +184,7 @@ def _subject(cause: Cause) -> str:
         return _VERBS[cause.side]
     if cause.kind == "switch":
         return f"switch {cause.name} to the others"
-    return _arrow(cause.hosts) if cause.kind == "direction" else " - ".join(cause.hosts)
+    return (" -> " if cause.kind == "direction" else " - ").join(cause.hosts)
 
 
 def _named(cause: Cause) -> str:
@@ -200,18 +193,7 @@ def _named(cause: Cause) -> str:
     return f"the {cause.kind} {_subject(cause)}" if cause.kind != "switch" else _subject(cause)
 
 
-def _remedy(cause: Cause, share: float) -> str:
-    if share < _NOTHING:
-        return _MTU
-    return {"host": _REMEDY, "switch": _SWITCH}.get(cause.kind, _PATH)
-
-
-def _arrow(hosts: Sequence[str]) -> str:
-    return " -> ".join(hosts)
-
-
 def _compared(share: float, unit: str, whole: str) -> str:
-    """Return `25 % of the fleet`; `4.0 times the fleet` of a unit in which less is better."""
     return f"{1 / max(share, _NOTHING):.1f} times {whole}" if unit == "us" else f"{_percent(share)} of {whole}"
 
 
@@ -245,8 +227,8 @@ def inquire(
         return two_hosts(probe, first.measurements, rate), ProbeResult()
     inquiry = Inquiry(switches, least_effect)
     inquiry.add(_readings(first.measurements, rate))
-    again = ProbeResult()
-    while rounds := inquiry.next_rounds():
+    again, has_time = ProbeResult(), True
+    while has_time and (rounds := inquiry.next_rounds()):
         takes = "" if round_s is None else f", about {time_text(round_s * len(rounds))}"
         count = f"{counted(len(rounds), 'round')}{takes}"
         note(f"{probe}: some pairs look slow and are measured again: {count}, healthy pairs beside them")
@@ -254,14 +236,11 @@ def inquire(
             second = measure(pairs)
             if second == ProbeResult():
                 note(f"{probe}: no time is left to measure them again")
-                return _findings(probe, first, inquiry), again
+                has_time = False
+                break
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
             reported = (*first.findings, *again.findings)
             again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in reported))
             inquiry.add(_readings(marked, rate))
-    return _findings(probe, first, inquiry), again
-
-
-def _findings(probe: str, first: ProbeResult, inquiry: Inquiry) -> tuple[Finding, ...]:
-    guilty = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
-    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, guilty)
+    faulty = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
+    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, faulty), again

@@ -14,7 +14,6 @@ from statistics import NormalDist, median
 from nodectl.probes.blame.fit import (
     MEDIAN_ERROR,
     Cause,
-    Entry,
     Fit,
     HostPair,
     Reading,
@@ -58,11 +57,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Hold the fit of all readings; `shifts` as in `entries_of`, `controls` how far off the usual in each stage."""
+    """The fit of all readings; `shifts` as in `entries_of`, `controls` are how far off the usual, by stage."""
 
     fit: Fit
     shifts: Mapping[int, float]
-    links: int
     controls: Mapping[int, Sequence[float]]
 
 
@@ -78,13 +76,11 @@ class Inquiry:
     readings: list[Reading] = field(default_factory=list)
     stage: int = 0
     _asked: set[frozenset[str]] = field(default_factory=set)
-    _known: tuple[int, _View] | None = None
 
     def add(self, readings: Iterable[Reading]) -> None:
         """Add readings of the first measurement or of a repetition."""
-        asked = self._asked if self.stage else None
         self.readings += [
-            replace(reading, stage=self.stage, control=asked is not None and frozenset(reading.link) not in asked)
+            replace(reading, stage=self.stage, control=self.stage > 0 and frozenset(reading.link) not in self._asked)
             for reading in readings
         ]
 
@@ -94,13 +90,11 @@ class Inquiry:
             return []
         view = self._view()
         open_ones = [suspect for suspect in view.fit.suspects if self._blamed(suspect, view) is None][:_MOST_SUSPECTS]
-        if not open_ones:
-            return []
         plan = Plan(self.readings, view.fit.suspects)
         rounds = plan.rounds([suspect.cause for suspect in open_ones], turn=self.stage)
         if rounds:
             self.stage += 1
-            self._asked = plan.asked(rounds)
+            self._asked = {frozenset(link) for asked, _ in rounds for link in asked}
         return [asked + controls for asked, controls in rounds]
 
     def verdict(self) -> Verdict:
@@ -117,82 +111,61 @@ class Inquiry:
         return {name for reading in self.readings for name in reading.link}
 
     def _view(self) -> _View:
-        """Return the view of all readings, computed once for the same ones."""
-        if self._known is None or self._known[0] != len(self.readings):
-            shifts = self._shifts()
-            best = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
-            best = replace(
-                best, suspects=tuple(suspect for suspect in best.suspects if suspect.effect <= -self.least_effect)
-            )
-            links = len({reading.link for reading in self.readings})
-            self._known = (len(self.readings), _View(best, shifts, links, self._beside(best, shifts)))
-        return self._known[1]
-
-    def _beside(self, best: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
-        """Return how far from the usual the controls of each stage were."""
-        levels: dict[int, list[float]] = defaultdict(list)
+        first = entries_of([reading for reading in self.readings if not reading.stage], {})
+        best, shifts = fit(first, self.switch_of), {}
+        levels: dict[int, dict[HostPair, float]] = defaultdict(dict)
         for reading in self.readings:
-            if reading.control and reading.value > 0 and reading.link in best.usual:
-                level = math.log(reading.value) - shifts.get(reading.stage, 0.0)
-                levels[reading.stage].append(level - best.usual[reading.link])
-        return levels
-
-    def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
-        entries = entries_of([reading for reading in self.readings if not reading.stage], {})
-        return entries, fit(entries, self.switch_of)
-
-    def _shifts(self) -> dict[int, float]:
-        """How much faster all is in each later stage than at first, where the controls show clearly that it is."""
-        if not self.stage:
-            return {}
-        entries, first = self._first_look()
-        moved: dict[int, list[float]] = defaultdict(list)
-        for reading in self.readings:
-            if reading.control and reading.link in entries and reading.value > 0:
-                moved[reading.stage].append(math.log(reading.value) - entries[reading.link].level)
-        return {
-            stage: shift
-            for stage, levels in moved.items()
-            if len(levels) >= _LEAST_CONTROLS
-            and abs(shift := median(levels)) > BLAME_SCORE * first.noise / math.sqrt(len(levels))
-        }
+            if reading.control and reading.value > 0 and reading.link in first:
+                levels[reading.stage][reading.link] = math.log(reading.value)
+        for stage, of_stage in levels.items():
+            shift = median(level - first[link].level for link, level in of_stage.items())
+            # all is faster in a later stage only if the controls show it clearly
+            clear = BLAME_SCORE * best.noise / math.sqrt(len(of_stage))
+            if len(of_stage) >= _LEAST_CONTROLS and abs(shift) > clear:
+                shifts[stage] = shift
+        if self.stage:
+            best = fit(entries_of(self.readings, shifts), self.switch_of)
+        return _View(
+            replace(best, suspects=tuple(one for one in best.suspects if one.effect <= -self.least_effect)),
+            shifts,
+            {
+                stage: [level - shifts.get(stage, 0.0) - best.usual[link] for link, level in of_stage.items()]
+                for stage, of_stage in levels.items()
+            },
+        )
 
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
         """Return the suspect as one to blame, by what was measured again alone; None if that does not suffice."""
-        cause, best, shifts = suspect.cause, view.fit, view.shifts
+        cause, best = suspect.cause, view.fit
         again = [
             reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)
         ]
-        lower = [
-            math.log(reading.value) - shifts.get(reading.stage, 0.0) - best.usual[reading.link] - suspect.ceiling
-            if reading.value > 0
-            else suspect.effect - suspect.ceiling
-            for reading in again
-        ]
-        ends = set(cause.hosts)
-        partners = sorted({name for reading in again for name in reading.link} - ends)
+        partners = sorted({name for reading in again for name in reading.link} - {*cause.hosts})
         enough = len(again) >= AGAIN if cause.kind in ("path", "direction") else len(partners) >= OTHERS
         if suspect.rivals or not enough:
             return None
-        effect = median(lower)
+        lower = [
+            math.log(reading.value) - view.shifts.get(reading.stage, 0.0) - best.usual[reading.link]
+            if reading.value > 0
+            else suspect.effect
+            for reading in again
+        ]
+        effect, stages = median(lower), {reading.stage for reading in again}
         error = math.hypot(best.noise * MEDIAN_ERROR / math.sqrt(len(lower)), best.error)
-        score = -effect / error / strictness(view.links)
+        score = -effect / error / strictness(len(best.usual))
         if effect > -BLAME_EFFECT or score < BLAME_SCORE or sum(step < effect / 2 for step in lower) < 0.8 * len(lower):
             return None
-        if effect > -_MILD and len({reading.stage for reading in again}) < _MILD_STAGES:
-            return None
-        stages = {reading.stage for reading in again}
         beside = [offset for stage in stages for offset in view.controls.get(stage, ())]
-        if sum(offset <= suspect.ceiling + effect for offset in beside) > max(1, _ODD_CONTROLS * len(beside)):
+        as_slow = sum(offset <= effect for offset in beside) > max(1, _ODD_CONTROLS * len(beside))
+        if as_slow or (effect > -_MILD and len(stages) < _MILD_STAGES):
             return None
         doubt = 3 * len(self._names()) * NormalDist().cdf(-score)
-        usual = median(best.usual[reading.link] for reading in again)
         return Blamed(
-            replace(suspect, effect=suspect.ceiling + effect, score=score),
+            replace(suspect, effect=effect, score=score),
             min(_MOST_CERTAIN, 1 - doubt),
             len(again),
             tuple(partners),
-            math.exp(usual),
+            math.exp(median(best.usual[reading.link] for reading in again)),
         )
 
     def _stubborn(self, suspect: Suspect) -> bool:
@@ -214,8 +187,6 @@ def _merged(blamed: Sequence[Blamed]) -> list[Blamed]:
             continue
         deeper = min(blame, other, key=lambda candidate: candidate.suspect.effect)
         both = replace(cause, kind=kind, hosts=key[1], side="both" if kind == "host" else "")
-        if cause == other.suspect.cause:
-            both = cause
         merged[key] = replace(deeper, suspect=replace(deeper.suspect, cause=both))
     return list(merged.values())
 
@@ -254,11 +225,6 @@ class Plan:
         wanted = [link for cause in causes for link in self._wanted(cause)]
         asked = packed(wanted)[:_MOST_ROUNDS]
         return [(links, self._controls(links, turn * _MOST_ROUNDS + number)) for number, links in enumerate(asked)]
-
-    @staticmethod
-    def asked(rounds: Iterable[Round]) -> set[frozenset[str]]:
-        """Return the pairs that are no controls."""
-        return {frozenset(link) for links, _ in rounds for link in links}
 
     def _wanted(self, cause: Cause) -> list[HostPair]:
         if cause.kind in ("path", "direction"):

@@ -38,13 +38,16 @@ def read_bits(node: Node, events: Events) -> ProbeResult:
     """Return each device's figure, and a finding for each that differs from itself."""
     rows = events.of("repeated")
     changing = [
-        _failed(node.host.name, row["gpu"], row["precision"], _differing(row)) for row in rows if row["changed"]
+        _failed(
+            node.host.name,
+            row["gpu"],
+            row["precision"],
+            f"{row['changed']} of {counted(row['rounds'], 'product')} have other bits than the first",
+        )
+        for row in rows
+        if row["changed"]
     ]
     return ProbeResult(tuple(_measurement(node, events, row) for row in rows), tuple(changing))
-
-
-def _differing(row: Event) -> str:
-    return f"{row['changed']} of {counted(row['rounds'], 'product')} have other bits than the first"
 
 
 def _measurement(node: Node, events: Events, row: Event) -> Measurement:

@@ -53,6 +53,12 @@ def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> Plan | ProbeResult:
     """Return what to run within the budget; if no host can be measured, why each cannot."""
+
+    def described(nodes: Sequence[Node]) -> str:
+        gpus, bare = sum(node.gpus or 0 for node in nodes), sum(not node.gpus for node in nodes)
+        parts = [f"{counted(gpus, 'GPU')} of {counted(len(nodes) - bare, 'host')}"] if gpus else []
+        return ", ".join([*parts, *([f"the processors of {bare} hosts"] if bare else [])])
+
     return each.planned(
         transport,
         hosts,
@@ -62,7 +68,7 @@ def planned(
         look=Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
         read=lambda host, answer: _node(host, answer, kind),
         cost_s=kind.cost_s,
-        described=_counted,
+        described=described,
     )
 
 
@@ -115,14 +121,11 @@ def shown(given: Conditions, *words: object) -> str:
     """Return what a table tells beside a figure: these words, the device, and its state while it was measured."""
     device = given.get("device")
     named = f"{given.get('threads')} processors" if device == "cpu" else device
-    return ", ".join(str(word) for word in (*words, named, *_seen(given)) if word)
-
-
-def _seen(given: Conditions) -> list[str]:
     clock, heat, reasons = given.get("clock_mhz"), given.get("temperature_c"), given.get("throttled")
-    readings = [f"{clock:.0f} MHz"] if isinstance(clock, int | float) else []
-    readings += [f"{heat:.0f} °C"] if isinstance(heat, int | float) else []
-    return readings + ([f"limited by {', '.join(map(str, reasons))}"] if isinstance(reasons, list) and reasons else [])
+    seen = [f"{clock:.0f} MHz"] if isinstance(clock, int | float) else []
+    seen += [f"{heat:.0f} °C"] if isinstance(heat, int | float) else []
+    seen += [f"limited by {', '.join(map(str, reasons))}"] if isinstance(reasons, list) and reasons else []
+    return ", ".join(str(word) for word in (*words, named, *seen) if word)
 
 
 def called(gpu: int | None) -> str:
@@ -136,8 +139,9 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
     if answer.get("recorded") and not kind.on_cpu:
         actual = "the GPUs of this lab host are recorded, and compute nothing"
         return host_finding(kind.name, host.name, Status.SKIPPED, actual)
-    if not gpus and (said_to_have := _by_profile(host)):
-        actual = f"no GPU is seen here, and the hardware profile speaks of {said_to_have}"
+    hardware = None if gpus else hardware_known(host)
+    if hardware and hardware.gpus:
+        actual = f"no GPU is seen here, and the hardware profile speaks of {hardware.gpus}"
         return host_finding(kind.name, host.name, Status.UNKNOWN, actual, "look for the GPUs with `nodectl health`")
     if gpus is None and not kind.on_cpu:
         return host_finding(kind.name, host.name, Status.UNKNOWN, "cannot tell whether this host has a GPU")
@@ -147,12 +151,6 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
     if not answer["torch"]:
         return without_torch(kind.name, host)
     return Node(host, answer)
-
-
-def _by_profile(host: Host) -> int:
-    """Return the GPUs of one of nodectl's own hardware profiles; 0 if the host names none or another's."""
-    hardware = hardware_known(host)
-    return (hardware.gpus or 0) if hardware else 0
 
 
 def links_of(node: Node) -> Mapping[str, Mapping[str, str]]:
@@ -203,13 +201,6 @@ def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
     return [host_finding(kind.name, node.host.name, Status.UNKNOWN, actual, remedy)] if actual else []
 
 
-def _counted(nodes: Sequence[Node]) -> str:
-    gpus = sum(node.gpus or 0 for node in nodes)
-    bare = sum(not node.gpus for node in nodes)
-    parts = [f"{counted(gpus, 'GPU')} of {counted(len(nodes) - bare, 'host')}"] if gpus else []
-    return ", ".join([*parts, *([f"the processors of {bare} hosts"] if bare else [])])
-
-
 _REMEDY = "compare clocks, power limit, temperature and throttle reasons (in the JSON's conditions) with the others'"
 
 
@@ -226,7 +217,12 @@ def compared(
     plan = planned(transport, hosts, options, note, kind)
     if isinstance(plan, ProbeResult):
         return plan
-    named = blame or _slow_devices
+
+    def worst(slow_ones: Sequence[SlowOne]) -> list[Finding]:
+        of_device = worst_of(slow_ones, lambda measurement: (measurement.hosts[0], measurement.conditions.get("gpu")))
+        return [slow_device(pair, _subject(pair[0])) for pair in of_device]
+
+    named = blame or worst
     return each.compared(
         transport,
         hosts,
@@ -235,12 +231,6 @@ def compared(
         comparison,
         lambda _, slow_ones: named(of_itself(slow_ones)),
     )
-
-
-def _slow_devices(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """One a device: its worst figure."""
-    worst = worst_of(slow_ones, lambda measurement: (measurement.hosts[0], measurement.conditions.get("gpu")))
-    return [slow_device(pair, _subject(pair[0])) for pair in worst]
 
 
 def slow_device(pair: SlowOne, subject: str) -> Finding:

@@ -11,7 +11,7 @@ from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.device.bits import read_bits, run_bits
@@ -67,25 +67,27 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
     def cost_s(amount: Amount, node: Node) -> float:
         return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))
 
+    def alike(measurement: Measurement) -> tuple[object, ...]:
+        given = measurement.conditions
+        return given["precision"], given.get("device"), given.get("cpu"), given.get("threads")
+
     args = (f"--precisions={','.join(options.precisions)}", f"--mode={options.mode}")
     if options.mode == _BITS:
 
         def bits_cost_s(amount: Amount, _: Node) -> float:
             return START_S + max(1, len(options.precisions)) * amount.repetitions * amount.duration_s
 
-        kind = Kind(PROBE, bits_cost_s, _read_bits, on_cpu=True, args=args)
+        def read(node: Node, events: Events) -> ProbeResult:
+            return read_bits(node, events) + ProbeResult(findings=tuple(_lacking(node, events)))
+
+        kind = Kind(PROBE, bits_cost_s, read, on_cpu=True, args=args)
         return run_bits(transport, hosts, options, note, kind)
     kind = Kind(PROBE, cost_s, _read, on_cpu=True, args=args)
-    return compared(transport, hosts, options, note, kind, Comparison(_alike, "precision"))
+    return compared(transport, hosts, options, note, kind, Comparison(alike, "precision"))
 
 
 def _cost_s(amount: Amount, precisions: int = _ON_GPU) -> float:
     return START_S + precisions * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
-
-
-def _alike(measurement: Measurement) -> tuple[object, ...]:
-    given = measurement.conditions
-    return given["precision"], given.get("device"), given.get("cpu"), given.get("threads")
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
@@ -93,10 +95,6 @@ def _read(node: Node, events: Events) -> ProbeResult:
     measurements = [_measurement(node, events, event) for event in measured]
     findings = [*_wrong(node, measured), *_throttled(node, measured), *_lacking(node, events)]
     return ProbeResult(tuple(measurements), tuple(findings))
-
-
-def _read_bits(node: Node, events: Events) -> ProbeResult:
-    return read_bits(node, events) + ProbeResult(findings=tuple(_lacking(node, events)))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
@@ -147,17 +145,11 @@ def _throttled(node: Node, measured: Sequence[Event]) -> list[Finding]:
 
 
 def _lacking(node: Node, events: Events) -> list[Finding]:
-    """Once a precision: GPUs of one host are of one kind."""
     lacks = {event["precision"]: event["text"] for event in events.of("lacks")}
     return [
         host_finding(_NAME, node.host.name, Status.SKIPPED, text, subject=precision)
         for precision, text in lacks.items()
     ]
-
-
-def _shown(given: Conditions) -> str:
-    rounds = counted(given["rounds"], "product") if "rounds" in given else None
-    return shown(given, given.get("precision"), given.get("best_shape"), rounds)
 
 
 PROBE = Probe(
@@ -172,7 +164,12 @@ PROBE = Probe(
         ),
         identity=("numa", "threads", "gpu", "device", "precision"),
         places=("numa", "gpu"),
-        shown=_shown,
+        shown=lambda given: shown(
+            given,
+            given.get("precision"),
+            given.get("best_shape"),
+            counted(given["rounds"], "product") if "rounds" in given else None,
+        ),
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.device.devices import (
@@ -36,17 +36,16 @@ _CASES = 4
 
 def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each GPU, one GPU at a time."""
+
+    def alike(measurement: Measurement) -> tuple[object, ...]:
+        return tuple(measurement.conditions.get(name) for name in ("device", "transfer", "memory"))
+
     kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
-    return compared(transport, hosts, options, note, kind, Comparison(_alike, "memory"))
+    return compared(transport, hosts, options, note, kind, Comparison(alike, "memory"))
 
 
 def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
     return START_S + gpus * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
-
-
-def _alike(measurement: Measurement) -> tuple[object, ...]:
-    given = measurement.conditions
-    return given.get("device"), given["transfer"], given["memory"]
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
@@ -110,10 +109,6 @@ def _trained_down(
     return findings
 
 
-def _shown(given: Conditions) -> str:
-    return shown(given, f"{given.get('memory')} memory", given.get("link"))
-
-
 PROBE = Probe(
     name=_NAME,
     summary="Pinned copies between each GPU and the near and the far NUMA node's memory, both directions.",
@@ -123,7 +118,7 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("numa", "gpu", "device", "memory", "transfer"),
         places=("numa", "gpu"),
-        shown=_shown,
+        shown=lambda given: shown(given, f"{given.get('memory')} memory", given.get("link")),
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nodectl.common.units import MIB
 from nodectl.model.host import Host
-from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
 from nodectl.probes.device.devices import (
     START_S,
@@ -68,10 +68,6 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     return measurement(_NAME, node, event, "GB/s", f"{node.host.name} {called(event['gpu'])}", conditions)
 
 
-def _shown(given: Conditions) -> str:
-    return shown(given, "read and written", f"{given.get('array_mib')} MiB")
-
-
 PROBE = Probe(
     name=_NAME,
     summary="Copies within the memory of every GPU, all GPUs of a host at once.",
@@ -81,7 +77,7 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("kernel", "numa", "gpu", "device"),
         places=("numa", "gpu"),
-        shown=_shown,
+        shown=lambda given: shown(given, "read and written", f"{given.get('array_mib')} MiB"),
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

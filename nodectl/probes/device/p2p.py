@@ -10,7 +10,7 @@ from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
 from nodectl.probes.device.devices import (
     GPUS,
@@ -136,11 +136,6 @@ def _ends(measurement: Measurement) -> frozenset[object]:
     return frozenset((measurement.conditions["gpu"], measurement.conditions["target"]))
 
 
-def _shown(given: Conditions) -> str:
-    peer = "no peer access" if given.get("can_access_peer") is False else None
-    return shown(given, given.get("link"), peer)
-
-
 PROBE = Probe(
     name=_NAME,
     summary="Copies between all pairs of GPUs of a host, each direction and both.",
@@ -150,7 +145,9 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("numa", "gpu", "device", "bidirectional", "connection", "target"),
         places=("numa", "gpu", "target"),
-        shown=_shown,
+        shown=lambda given: shown(
+            given, given.get("link"), "no peer access" if given.get("can_access_peer") is False else None
+        ),
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

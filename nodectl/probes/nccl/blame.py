@@ -23,9 +23,10 @@ def blamed(
 
     `least_effect` is as Inquiry has it.
     """
-    judged = _judged(first.measurements)
-    if not judged:
+    large = [row for row in first.measurements if len(row.hosts) == 2 and row.conditions["verdict_size"] == "large"]
+    if not large:
         return (), ProbeResult()
+    judged = [row for row in large if row.conditions["collective"] == large[0].conditions["collective"]]
     collective, size = str(judged[0].conditions["collective"]), judged[0].conditions["size_bytes"]
     kept: list[Measurement] = []
 
@@ -48,16 +49,6 @@ def blamed(
     return slow, ProbeResult(tuple(marked), seen.findings)
 
 
-def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements of pairs of the first collective that has a large size."""
-    large = [
-        measurement
-        for measurement in measurements
-        if len(measurement.hosts) == 2 and measurement.conditions["verdict_size"] == "large"
-    ]
-    return [pair for pair in large if pair.conditions["collective"] == large[0].conditions["collective"]]
-
-
 def both_ways(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """Each pair once in either direction: a collective loads both, and blame knows only directions."""
     return tuple(way for pair in measurements for way in (pair, replace(pair, hosts=pair.hosts[::-1])))
@@ -73,7 +64,11 @@ def without_shared_blame(result: ProbeResult, cases: Sequence[Case]) -> ProbeRes
 
     `cases` are all that were asked for.
     """
-    failures = _failures(result, cases)
+    measured = [(each.conditions["collective"], each.conditions["size_bytes"]) for each in result.measurements]
+    # ranks that ended and results that are wrong; not what is said of the way that the data went
+    subjects = {"", *(f"{name} {size} B" for name, size in (*measured, *cases))}
+    bad = [finding for finding in result.findings if finding.status in _BAD and finding.kind != "incomplete"]
+    failures = [finding for finding in bad if finding.subject in subjects]
     if len({failure.host for failure in failures if failure.kind == "host"}) == 1:
         return result
     findings = (
@@ -81,11 +76,3 @@ def without_shared_blame(result: ProbeResult, cases: Sequence[Case]) -> ProbeRes
         for finding in result.findings
     )
     return ProbeResult(result.measurements, tuple(findings))
-
-
-def _failures(result: ProbeResult, cases: Sequence[Case]) -> list[Finding]:
-    """Ranks that ended and results that are wrong; not what is said of the way that the data went."""
-    measured = [(each.conditions["collective"], each.conditions["size_bytes"]) for each in result.measurements]
-    subjects = {"", *(f"{name} {size} B" for name, size in (*measured, *cases))}
-    bad = [finding for finding in result.findings if finding.status in _BAD and finding.kind != "incomplete"]
-    return [finding for finding in bad if finding.subject in subjects]

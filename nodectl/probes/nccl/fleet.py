@@ -41,33 +41,19 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     ready = [endpoint for endpoint in endpoints if endpoint.torch]
     lacking = [without_torch(NAME, endpoint.host) for endpoint in endpoints if not endpoint.torch]
     backend = "nccl" if all(map(_uses_gpus, ready)) else "gloo"
-    if backend == "gloo":
-        lacking += _without_gpus(ready)
+    without = [host for host in ready if not _uses_gpus(host)]
+    # if the others' GPUs are not measured for their sake, that is said
+    for host in without if len(without) < len(ready) else ():
+        why = "its torch is built for CPUs" if host.gpus else "it has no GPU"
+        actual = f"all are measured over gloo and without GPUs, because {why}"
+        remedy = "leave it out with --limit, or look at its driver (`nodectl facts`) and at its torch"
+        lacking.append(host_finding(NAME, host.name, Status.WARNING, actual, remedy))
     return Fleet(tuple(ready), backend, (*findings, *lacking))
 
 
 def _uses_gpus(endpoint: Endpoint) -> bool:
     """Return whether the host has GPUs and a torch that is not built for CPUs."""
     return bool(endpoint.gpus) and "+cpu" not in (endpoint.torch or "")
-
-
-def _without_gpus(ready: Sequence[Endpoint]) -> list[Finding]:
-    """Return those for whose sake the others' GPUs were not measured: never silently."""
-    lacking = [host for host in ready if not _uses_gpus(host)]
-    if len(lacking) == len(ready):
-        return []
-    remedy = "leave it out with --limit, or look at its driver (`nodectl facts`) and at its torch"
-    reasons = {True: "its torch is built for CPUs", False: "it has no GPU"}
-    return [
-        host_finding(
-            NAME,
-            host.name,
-            Status.WARNING,
-            f"all are measured over gloo and without GPUs, because {reasons[bool(host.gpus)]}",
-            remedy,
-        )
-        for host in lacking
-    ]
 
 
 def common(values: Mapping[str, object]) -> object:
@@ -164,7 +150,6 @@ def _link_class(node: NodeTopology) -> str | None:
 
 
 def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: str | None) -> float | None:
-    """Return what a GPU's links to the others carry each way; of the GPU that has least."""
     if link_class in ("nvswitch", "nvlink-bridge"):
         return _nvlink_gb_s(facts.get("nvlink"))
     rates = [rate for gpu in node.gpus if (rate := pcie_gb_s(gpu.pcie_gen, gpu.pcie_width))]
@@ -220,8 +205,7 @@ class Group:
         return self.parts[0].endpoint.machine or self.parts[0].endpoint.name
 
 
-def part_of(endpoint: Endpoint, backend: str, *, alone: bool = False) -> Part:
-    """All GPUs of a host; without, one rank, or several if no other host takes part."""
+def _part_of(endpoint: Endpoint, backend: str, *, alone: bool = False) -> Part:
     if backend == "nccl":
         return Part(endpoint, endpoint.gpus, tuple(range(endpoint.gpus)), endpoint.interface)
     return Part(endpoint, _RANKS_ALONE if alone else 1, (), endpoint.interface)
@@ -229,9 +213,9 @@ def part_of(endpoint: Endpoint, backend: str, *, alone: bool = False) -> Part:
 
 def group_of(ready: Sequence[Endpoint], backend: str) -> Group:
     """One group of all ranks of these hosts."""
-    return Group(tuple(part_of(host, backend) for host in ready))
+    return Group(tuple(_part_of(host, backend) for host in ready))
 
 
 def node_groups(fleet: Fleet) -> list[Group]:
     """Return a group for each host, of its own ranks only."""
-    return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
+    return [Group((_part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nodectl.common.units import format_size
-from nodectl.facts.parsers.nccl.nccl_log import NcclChoice
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
-from nodectl.probes.base import ProbeResult
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
 from nodectl.probes.events import Event
 from nodectl.probes.gang import Member, Played, culprits, failure_of, play
 from nodectl.probes.nccl.fleet import NAME, Group, common
 from nodectl.probes.nccl.proof import HostLog, choice_in, host_log_of, judged, sockets_judged
-from nodectl.probes.nccl.run import Case, Run, incomplete, left_out, measurements, unsupported, wrong
+from nodectl.probes.nccl.run import Case, Run, measurements
 from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
@@ -30,46 +30,82 @@ def measure_group(transport: Transport, group: Group, run: Run) -> ProbeResult:
     left_time_s = left_s(run.options.ends_at)
     deadline_s = _RUN_S if left_time_s is None else left_time_s + 2 * run.timeout_s
     played = play(transport, _members(group, run, left_time_s), deadline_s)
-    logs = [_told(member) for member in played] if run.backend == "nccl" else []
+    logs = []
+    for member in played if run.backend == "nccl" else ():
+        lines = [line for event in member.events.of("nccl_log") for line in event["lines"]]
+        logs.append(host_log_of(member.member.host.name, lines))
     cases = _cases(played, group.ranks)
     cut = [
         f"{event['collective']} {format_size(event['asked_bytes'])}: {event['reason']}"
         for event in _events(played, "cut")
     ]
-    failed = [_failed(culprit) for culprit in culprits(played)]
+    # who only saw another fail is not to blame, if none said so of itself
+    failed = [
+        replace(failure_of(NAME, one), kind="") if one.blames_peer else failure_of(NAME, one)
+        for one in culprits(played)
+    ]
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
-    seen = {case.collective for case in cases} | {event["collective"] for event in _events(played, "unsupported")}
     if whole:
+        seen = {case.collective for case in cases}
+        seen |= {event["collective"] for event in _events(played, "unsupported")}
         cut += [f"{name}: not all ranks told what it took" for name in run.collectives if name not in seen]
     complete = whole and not cut
-    measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
-    left = [
-        left_out(group.hosts, event["collective"], event["asked_bytes"], event["reason"])
-        for event in _events(played, "left")
-    ]
     findings = [
-        *[
-            wrong(
-                member.member.host.name,
-                event["collective"],
-                event["size_bytes"],
-                event["wrong"],
-                f"on rank {event['rank']}",
-            )
-            for member in played
-            for event in member.events.of("times")
-            if event["wrong"]
-        ],
-        *_unsupported(played, group, run.backend),
-        *left,
+        *_wrong(played),
+        *_skipped(played, group, run.backend),
         *_proven(played, group, run, logs),
         *failed,
     ]
     if not complete:
-        findings.append(
-            incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
-        )
+        reasons = [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)]
+        findings.append(_incomplete(group, len(cases), reasons))
+    measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
     return ProbeResult(tuple(measured), tuple(findings))
+
+
+def _wrong(played: Sequence[Played]) -> Iterator[Finding]:
+    remedy = "run the probe again over pairs (--scope pairs): the host that is in every wrong pair is at fault"
+    for member in played:
+        for event in member.events.of("times"):
+            if event["wrong"]:
+                yield host_finding(
+                    NAME,
+                    member.member.host.name,
+                    Status.FAILED,
+                    f"{event['wrong']} wrong elements on rank {event['rank']}",
+                    remedy,
+                    subject=f"{event['collective']} {event['size_bytes']} B",
+                    action="drain",
+                    expected="0 wrong elements",
+                )
+
+
+def _skipped(played: Sequence[Played], group: Group, backend: str) -> Iterator[Finding]:
+    """Yield each collective that the backend lacks, in its own words, and each floor's size that does not fit here."""
+    lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
+    skipped = [(name, f"{backend} has no {name}", text) for name, text in lacks.items()]
+    for event in _events(played, "left"):
+        subject = f"{event['collective']} {format_size(event['asked_bytes'])}"
+        skipped.append((subject, f"a floor's size: {event['reason']}", ""))
+    for subject, actual, evidence in skipped:
+        status, hosts = Status.SKIPPED, group.hosts
+        yield Finding(hosts[0], NAME, status, subject, actual=actual, evidence=evidence, hosts=hosts)
+
+
+def _incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
+    """Return the finding for a run that was cut short, which is never a pass."""
+    reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
+    return Finding(
+        group.hosts[0],
+        NAME,
+        Status.UNKNOWN,
+        "incomplete",
+        expected="every collective at every size",
+        actual=f"cut short after {cases} cases over {', '.join(group.hosts)}: {reason}",
+        remedy="name fewer collectives or smaller sizes (--collectives, --sizes), or give more time with --budget",
+        kind="incomplete",
+        hosts=group.hosts,
+    )
 
 
 def _members(group: Group, run: Run, left: float | None) -> list[Member]:
@@ -89,7 +125,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "collectives": ",".join(run.collectives),
             "sizes": ",".join(map(str, options.sizes.bytes)),
             "usual": int(options.sizes.usual),
-            "more": run.more_text,
+            "more": ",".join(f"{name}:{size}" for name, sizes in run.more.items() for size in sizes),
             "repetitions": run.repetitions,
             "seconds": run.duration_s,
             "timeout": run.timeout_s,
@@ -121,16 +157,12 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
             tuple(max(times) for times in zip(*(event["seconds"] for event in events), strict=True)),
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
-            _chosen(events),
+            # by the line that one rank logged while this case was checked
+            next((chosen for event in events if (chosen := choice_in(event.get("chosen")))), None),
         )
         for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
-
-
-def _chosen(events: Sequence[Event]) -> NcclChoice | None:
-    """Return NCCL's choice by the line that one rank logged while this case was checked."""
-    return next((chosen for event in events if (chosen := choice_in(event.get("chosen")))), None)
 
 
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
@@ -147,23 +179,16 @@ def _loaded(played: Sequence[Played]) -> dict[str, object]:
 
 
 def _one_of(events: Sequence[Event], key: str) -> object:
-    """Return the value that all ranks have, or the list of their values."""
     values = sorted({str(event[key]) for event in events if event.get(key) is not None})
     return values[0] if len(values) == 1 else values or None
 
 
 def _interfaces(played: Played) -> dict[str, int]:
-    """Return the number of connections of all ranks of a host, by interface."""
     connections: dict[str, int] = defaultdict(int)
     for event in played.events.of("sockets"):
         for name, count in event["interfaces"].items():
             connections[name] += count
     return dict(connections)
-
-
-def _told(played: Played) -> HostLog:
-    lines = [line for event in played.events.of("nccl_log") for line in event["lines"]]
-    return host_log_of(played.member.host.name, lines)
 
 
 def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[HostLog]) -> Iterator[Finding]:
@@ -180,15 +205,3 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Hos
             # several ranks of a host also meet by its loopback
             used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}
             yield from sockets_judged(name, used, part.interface)
-
-
-def _unsupported(played: Sequence[Played], group: Group, backend: str) -> list[Finding]:
-    """Skipped, once for a collective, with the backend's own words as evidence."""
-    lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
-    return [unsupported(group.hosts, name, f"{backend} has no {name}", text) for name, text in lacks.items()]
-
-
-def _failed(played: Played) -> Finding:
-    finding = failure_of(NAME, played)
-    # it only saw another fail, and none said so of itself
-    return replace(finding, kind="") if played.blames_peer else finding

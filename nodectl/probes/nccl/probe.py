@@ -45,7 +45,7 @@ from nodectl.profiles.schema import Floor
 from nodectl.transport.base import Transport
 
 # over what other way than the usual one: nothing that is measured here
-_OTHER_WAYS = ("over", "rail")
+_OTHER_WAYS = {"over", "rail"}
 
 
 def floor_cases(
@@ -69,20 +69,19 @@ def _floors(ready: Endpoint, route: Route, profile_dirs: Sequence[Path], nodes: 
         return ()
     if hardware_name(ready.host) == WITHOUT_REFERENCE:
         return ()
-    known = [floor for floor in (*hardware.floors, *floors_of(route.gpu)) if floor.probe == NAME]
-    fitting = [floor for floor in known if _is_for(floor, gpus, route.link_class, nodes)]
+
+    def is_for_these(floor: Floor) -> bool:
+        given = floor.conditions
+        if floor.probe != NAME or given.get("collective") not in COLLECTIVES or _OTHER_WAYS & given.keys():
+            return False
+        if nodes > 1:
+            most = given.get("nodes")
+            return isinstance(most, int) and most >= nodes and given.get("ranks_per_host", gpus) == gpus
+        return "nodes" not in given and given.get("gpus", gpus) == gpus and floor.link_class in (None, route.link_class)
+
+    fitting = [*filter(is_for_these, (*hardware.floors, *floors_of(route.gpu)))]
     foreseen = ring(route.inside_gb_s, route.link_class) if nodes == 1 and gpus > 1 else None
     return fitting or ([foreseen] if foreseen else [])
-
-
-def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:
-    given = floor.conditions
-    if given.get("collective") not in COLLECTIVES or any(name in given for name in _OTHER_WAYS):
-        return False
-    if nodes > 1:
-        most = given.get("nodes")
-        return isinstance(most, int) and most >= nodes and bool(given.get("ranks_per_host", gpus) == gpus)
-    return "nodes" not in given and bool(given.get("gpus", gpus) == gpus) and floor.link_class in (None, link)
 
 
 # importing torch, meeting
@@ -102,47 +101,40 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
-    has_gpus = fleet.backend == "nccl"
-    routes = find_routes(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
-    switches = switch_names(host.host for host in fleet.ready)
+    has_gpus, ready = fleet.backend == "nccl", [host.host for host in fleet.ready]
+    routes = find_routes(transport, ready, options.forks) if has_gpus else {}
     run = _with_floors(Run(fleet.backend, options, routes), fleet)
     first = _node_first(run, fleet)
     how, rounds = _rounds(fleet, run)
     in_turn = turns(node_groups(fleet), options.forks)
 
     def cost_s(amount: Amount) -> float:
-        rounds_s = (in_turn if options.by_itself else 1) * _cost_s(amount, run.cases)
-        return rounds_s + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
+        rounds_s = (in_turn if options.by_itself else 1) * _cost_s(amount, len(run.every))
+        return rounds_s + (in_turn * _cost_s(replace(amount, rounds=1), len(first.every)) if first else 0.0)
 
     if first and not has_time(options, cost_s(PROBE.least)):
-        # what was asked for goes before
-        first = None
+        first = None  # what was asked for goes before
     options, amount = fit(PROBE, options, len(rounds), cost_s)
-    cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
-    library = "NCCL" if has_gpus else "gloo on CPUs, since NCCL needs GPUs"
-    note(f"nccl: {library}; {how}, {cost} {_or_more(options)}{given_up(options)}")
+    # large operations take their own time; a budget ends that, too
+    cost, room_s = f"{time_text(cost_s(amount))} or more", left_s(options.ends_at)
+    if room_s is not None:
+        cost += f", {time_text(max(0.0, room_s))} at most: sizes that would take longer are left out"
+    note(f"nccl: {'NCCL' if has_gpus else 'gloo on CPUs, since NCCL needs GPUs'}; {how}, {cost}{given_up(options)}")
     run = replace(run, options=options)
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
     if first:
-        note(f"nccl: each host by itself first: {_cases_text(first)}")
-        first_options = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
-        result += _round(transport, node_groups(fleet), replace(first, options=first_options))
-    for groups in rounds:
+        sizes = ", ".join(format_size(size) for _, size in first.every)
+        note(f"nccl: each host by itself first: {_FIRST} at {sizes}")
+        of_first = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
+        result += _round(transport, node_groups(fleet), replace(first, options=of_first))
+    for groups in rounds[: amount.rounds]:
         result += _round(transport, groups, run)
     if options.scope == "all":
         result = without_shared_blame(result, run.every)
     if options.scope == "pairs":
-        result += _blame(transport, fleet, run, result, switches, note)
+        result += _blame(transport, fleet, run, result, switch_names(ready), note)
     return marked(result, options)
-
-
-def _or_more(options: NcclOptions) -> str:
-    """Large operations take their own time; a budget ends that, too."""
-    room_s = left_s(options.ends_at)
-    if room_s is None:
-        return "or more"
-    return f"or more, {time_text(max(0.0, room_s))} at most: sizes that would take longer are left out"
 
 
 def _with_floors(run: Run, fleet: Fleet) -> Run:
@@ -170,11 +162,6 @@ def _node_first(run: Run, fleet: Fleet) -> Run | None:
     return _with_floors(replace(run, options=only, more={}), fleet)
 
 
-def _cases_text(run: Run) -> str:
-    sizes = [*run.options.sizes.bytes, *(size for more in run.more.values() for size in more)]
-    return f"{', '.join(run.collectives)} at {', '.join(map(format_size, sizes))}"
-
-
 def _require_known(options: NcclOptions) -> None:
     unknown = [name for name in options.collectives if name not in COLLECTIVES]
     if unknown:
@@ -189,7 +176,6 @@ def _require_known(options: NcclOptions) -> None:
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
-    """Return what is said if nothing can be measured; None if it can."""
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.by_itself and ready:
@@ -215,7 +201,6 @@ def _alone(fleet: Fleet) -> tuple[Finding, ...]:
 
 
 def _rounds(fleet: Fleet, run: Run) -> tuple[str, Rounds]:
-    """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
     if run.options.by_itself:
         return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
@@ -264,17 +249,11 @@ def _shown(given: Conditions) -> str:
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
     parts.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
     parts += [str(given[name]) for name in ("network",) if isinstance(given.get(name), str)]
-    parts.append(_share(given))
-    return ", ".join(filter(None, parts))
-
-
-def _share(given: Conditions) -> str:
-    """Return the measured share of the bandwidth that the links allow, or ""."""
     model, busbw = given.get("model_busbw_gb_s"), given.get("busbw_gb_s")
     if isinstance(model, int | float) and isinstance(busbw, int | float) and model:
         limit = "network allows" if given.get("model_limit") == "network" else "links inside allow"
-        return f"{100 * busbw / model:.0f} % of the {model:.4g} GB/s that the {limit}"
-    return ""
+        parts.append(f"{100 * busbw / model:.0f} % of the {model:.4g} GB/s that the {limit}")
+    return ", ".join(filter(None, parts))
 
 
 PROBE = Probe(

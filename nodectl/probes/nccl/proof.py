@@ -21,6 +21,7 @@ from nodectl.probes.nccl.fleet import NAME, Route, common
 _NO_NETWORK = ("P2P/MNNVL", "COLLNET")
 _SHOWN_WARNINGS = 3
 _FABRIC = "look at its RDMA ports (`nodectl facts`), libibverbs, /dev/infiniband and the limit of locked memory"
+_TAKE_OUT = "take it out of nccl.conf and the environment (nodectl_nccl_env)"
 _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); then look at ACS and NCCL_NET_GDR_LEVEL"
 
 
@@ -61,7 +62,7 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
         return {}
     return {
         "network": common({host: network(paths) for host, paths in paths_of.items()}),
-        "nics": common({host: _nics(paths) for host, paths in paths_of.items()}),
+        "nics": common({host: sorted({net.name for net in log.nets if net.name}) for host, log in paths_of.items()}),
         # None if nothing leaves the host
         "gpu_direct": common(
             {
@@ -73,10 +74,6 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
         "channels": common({host: paths.channels for host, paths in paths_of.items()}),
         "nccl_environment": common({host: dict(paths.environment) for host, paths in paths_of.items()}),
     }
-
-
-def _nics(paths: NcclLog) -> list[str]:
-    return sorted({net.name for net in paths.nets if net.name})
 
 
 def network(paths: NcclLog) -> str | None:
@@ -118,7 +115,12 @@ def _network(host: str, paths: NcclLog, route: Route) -> Iterator[Finding]:
         over = ", ".join(sorted({net.name or "?" for net in sockets}))
         why = "; ".join(paths.no_rdma) or "the log does not say why"
         expected, actual = f"NET/IB over {', '.join(route.adapters)}", f"NET/Socket over {over}: {why}"
-        yield _finding(host, Status.FAILED, "network", expected, actual, _cause(paths) or _FABRIC)
+        remedy, given = _FABRIC, paths.environment
+        if given.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+            remedy = f"NCCL_IB_DISABLE is set: {_TAKE_OUT}"
+        elif given.get("NCCL_NET", "").lower() == "socket":
+            remedy = f"NCCL_NET asks for sockets: {_TAKE_OUT}"
+        yield _finding(host, Status.FAILED, "network", expected, actual, remedy)
     elif sockets and route.socket:
         wrong = sorted({net.name for net in sockets if net.name and net.name != route.socket})
         if wrong:
@@ -154,17 +156,8 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
         yield _finding(host, Status.WARNING, "adapters", expected, actual, remedy)
 
 
-def _cause(paths: NcclLog) -> str:
-    """Return the remedy for a setting that forbids RDMA; empty if none does."""
-    if paths.environment.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
-        return "NCCL_IB_DISABLE is set: take it out of nccl.conf and the environment (nodectl_nccl_env)"
-    if paths.environment.get("NCCL_NET", "").lower() == "socket":
-        return "NCCL_NET asks for sockets: take it out of nccl.conf and the environment (nodectl_nccl_env)"
-    return ""
-
-
 def _kind(transport: str) -> str:
-    """`NET/IB/0/GDRDMA` of any device is one kind."""
+    # `NET/IB/0/GDRDMA` of any device is one kind
     parts = transport.split("/")
     return f"NET/{parts[1]}" + ("/GDRDMA" if "GDRDMA" in parts else "") if parts[0] == "NET" else "/".join(parts[:2])
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from nodectl.common.units import MIB, format_size
+from nodectl.common.units import MIB
 from nodectl.facts.parsers.nccl.nccl_log import NcclChoice
-from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
-from nodectl.model.status import Status
-from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
+from nodectl.probes.base import Amount, ProbeOptions, spread
 from nodectl.probes.nccl.fleet import NAME, Group, Route, common
 from nodectl.probes.nccl.models import COLLECTIVES, bandwidth, ceiling
 from nodectl.probes.nccl.proof import HostLog, conditions
@@ -79,16 +77,6 @@ class Run:
         ]
 
     @property
-    def cases(self) -> int:
-        """How many collectives at how many sizes."""
-        return len(self.every)
-
-    @property
-    def more_text(self) -> str:
-        """Return it as the program on a host takes it."""
-        return ",".join(f"{name}:{size}" for name, sizes in self.more.items() for size in sizes)
-
-    @property
     def repetitions(self) -> int:
         """How often each case is repeated."""
         return self.options.repetitions or USUAL.repetitions
@@ -126,19 +114,20 @@ def measurements(
     """Return a measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
     shared = {**_conditions(group, run), **loaded, **conditions(logs), "complete": complete}
-    return [
-        _measurement(
-            case,
-            group,
-            {
-                **shared,
-                **_choice(case, run),
-                **_ceiling(case, group, run),
-                "verdict_size": verdicts.get((case.collective, case.size_bytes)),
-            },
-        )
-        for case in cases
-    ]
+    measured = []
+    for case in cases:
+        chosen = case.chosen
+        model = ceiling(case.collective, group, run.backend, run.routes, chosen.algorithm if chosen else None)
+        own = {
+            "algorithm": chosen.algorithm if chosen else None,
+            "protocol": chosen.protocol if chosen else None,
+            **({"nvls": chosen.algorithm.upper().startswith("NVLS")} if chosen and run.backend == "nccl" else {}),
+            "model_busbw_gb_s": model and model.busbw_gb_s,
+            "model_limit": model and model.limit,
+            "verdict_size": verdicts.get((case.collective, case.size_bytes)),
+        }
+        measured.append(_measurement(case, group, {**shared, **own}))
+    return measured
 
 
 def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
@@ -160,48 +149,6 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
         if reached:
             verdicts[collective, max(measured)] = "large"
     return verdicts
-
-
-def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
-    """Return the finding for a run that was cut short, which is never a pass."""
-    reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
-    more = f" over {', '.join(group.hosts)}"
-    return Finding(
-        group.hosts[0],
-        NAME,
-        Status.UNKNOWN,
-        "incomplete",
-        expected="every collective at every size",
-        actual=f"cut short after {cases} cases{more}: {reason}",
-        remedy="name fewer collectives or smaller sizes (--collectives, --sizes), or give more time with --budget",
-        kind="incomplete",
-        hosts=group.hosts,
-    )
-
-
-def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -> Finding:
-    """Return a failed finding for wrong elements in a result; `where` says on which rank, or over which hosts."""
-    return host_finding(
-        NAME,
-        host,
-        Status.FAILED,
-        f"{count} wrong elements {where}",
-        "run the probe again over pairs (--scope pairs): the host that is in every wrong pair is at fault",
-        subject=f"{collective} {size_bytes} B",
-        action="drain",
-        expected="0 wrong elements",
-    )
-
-
-def left_out(hosts: tuple[str, ...], collective: str, size_bytes: int, reason: str) -> Finding:
-    """Return a finding for a floor's size that cannot be measured here."""
-    subject = f"{collective} {format_size(size_bytes)}"
-    return Finding(hosts[0], NAME, Status.SKIPPED, subject, actual=f"a floor's size: {reason}", hosts=hosts)
-
-
-def unsupported(hosts: tuple[str, ...], collective: str, actual: str, evidence: str) -> Finding:
-    """Return a finding for a collective that the backend lacks."""
-    return Finding(hosts[0], NAME, Status.SKIPPED, collective, actual=actual, evidence=evidence, hosts=hosts)
 
 
 def _measurement(case: Case, group: Group, conditions: Mapping[str, object]) -> Measurement:
@@ -243,18 +190,3 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
         "interfaces": [part.interface for part in group.parts],
         "mtu": [part.endpoint.mtu for part in group.parts],
     }
-
-
-def _choice(case: Case, run: Run) -> dict[str, object]:
-    chosen: dict[str, object] = {
-        "algorithm": case.chosen.algorithm if case.chosen else None,
-        "protocol": case.chosen.protocol if case.chosen else None,
-    }
-    if run.backend == "nccl" and case.chosen is not None:
-        chosen["nvls"] = case.chosen.algorithm.upper().startswith("NVLS")
-    return chosen
-
-
-def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    model = ceiling(case.collective, group, run.backend, run.routes, case.chosen.algorithm if case.chosen else None)
-    return {"model_busbw_gb_s": model and model.busbw_gb_s, "model_limit": model and model.limit}

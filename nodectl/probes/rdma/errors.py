@@ -11,7 +11,7 @@ from pathlib import Path
 from nodectl.common.documents import values_of
 from nodectl.common.resources import table
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.rdma.perftest import Perftest, parse_perftest
+from nodectl.facts.parsers.rdma.perftest import Perftest, PerftestError, parse_perftest
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.probes.rdma.argv import NAME
@@ -103,8 +103,11 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
         return Failure(other.kind, other.text, by_partner=True)
     if failure is None:
         return None
-    listens = server_listens if server_listens is not None else partner is not None and _waited(partner)
-    if not run.is_server and failure.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
+    if server_listens is None and partner is not None:
+        # it was there, and nobody came to it
+        waits, met = _WAITS.search(partner.text), _MET.search(partner.text)
+        server_listens = partner.is_server and waits is not None and met is None
+    if not run.is_server and failure.kind in ("no_server", "timeout") and server_listens and not _MET.search(run.text):
         return Failure("firewall", f"the server listens, but: {failure.text}")
     if other is not None and {failure.kind, other.kind} == {"timeout", "no_client"}:
         return Failure("timeout", "neither end was done in its time")
@@ -112,24 +115,18 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
 
 
 def _alone(run: Run) -> Failure | None:
-    parsed = _parsed(run.text)
+    try:
+        parsed = parse_perftest(run.text)
+    except ParseError:
+        parsed = None
     if parsed is not None and parsed.error is not None:
-        return _of_error(run, parsed)
+        return _of_error(run, parsed, parsed.error)
     if parsed is not None and parsed.rows and not run.timed_out and run.exit_status == 0:
         return None
     return _without_words(run)
 
 
-def _parsed(text: str) -> Perftest | None:
-    try:
-        return parse_perftest(text)
-    except ParseError:
-        return None
-
-
-def _of_error(run: Run, parsed: Perftest) -> Failure:
-    error = parsed.error
-    assert error is not None  # noqa: S101 - the caller looked
+def _of_error(run: Run, parsed: Perftest, error: PerftestError) -> Failure:
     kind, text = error.kind, error.text
     if kind == "peer_lost" and any(row.iterations == 0 for row in parsed.rows) and run.exit_status == 0:
         return Failure("link_cut", f"nothing was carried: {text}")
@@ -167,11 +164,6 @@ def _without_words(run: Run) -> Failure | None:
     if (run.is_server and _ADDRESSES.search(run.text)) or _BARE_FIGURE.fullmatch(run.stdout):
         return None
     return Failure("other", "it printed no figures")
-
-
-def _waited(partner: Run) -> bool:
-    """Return whether the server was there, and nobody came to it."""
-    return partner.is_server and _WAITS.search(partner.text) is not None and not _MET.search(partner.text)
 
 
 def _line_of(text: str, match: re.Match[str]) -> str:

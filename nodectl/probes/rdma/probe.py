@@ -62,11 +62,6 @@ def ends_of(measurement: Measurement) -> frozenset[str]:
     return frozenset(map(str, device)) if isinstance(device, list | tuple) else frozenset()
 
 
-def slow_ones(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> list[SlowOne]:
-    """Return the NICs below the others of a hardware profile: `direction` is host and port, `nic` the port."""
-    return _COMPARISON.slow_ones(_of_nics(measurements), hosts)
-
-
 def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return of each NIC the better one of its links: a slow neighbour is not its fault.
 
@@ -123,7 +118,9 @@ class Node:
         """Return each NIC with the next one of its kind, the last with the first; one that is alone with itself."""
         kinds: dict[Hashable, list[Nic]] = defaultdict(list)
         for nic in sorted(self.nics, key=lambda nic: natural(nic.port.label)):
-            kinds[_kind(nic)].append(nic)
+            # NICs of the same kind reach each other
+            network = _network(nic.port, nic.gid.ipv4 if nic.gid else None)
+            kinds[nic.port.link_layer, nic.port.rate_gbit_s, network].append(nic)
         return [
             (nic, alike[(number + 1) % len(alike)])
             for alike in kinds.values()
@@ -133,11 +130,6 @@ class Node:
 
 def _of_operation(result: ProbeResult, operation: str) -> list[Measurement]:
     return [measurement for measurement in result.measurements if measurement.conditions["operation"] == operation]
-
-
-def _kind(nic: Nic) -> Hashable:
-    """NICs of the same kind reach each other: one link layer, rate and network."""
-    return nic.port.link_layer, nic.port.rate_gbit_s, _network(nic.port, nic.gid.ipv4 if nic.gid else None)
 
 
 def _network(port: Port, address: str | None) -> str:
@@ -196,7 +188,6 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
 def _each_host(
     fleet: _Fleet, hosts: Sequence[Host], operations: Sequence[str], options: RdmaOptions, note: Note
 ) -> ProbeResult:
-    """Every host by itself."""
     nodes = [Node(site, tuple(fleet.nics[name].values())) for name, site in fleet.sites.items() if fleet.nics.get(name)]
     if not nodes:
         note("rdma: no host has a port that can be measured")
@@ -222,13 +213,14 @@ def _each_host(
 
     result = measure(nodes, operations)
     if judged := _judged(operations):
-        names = {measurement.hosts[0] for measurement, _ in slow_ones(_of_operation(result, judged), hosts)}
+        names = {row.hosts[0] for row, _ in _COMPARISON.slow_ones(_of_nics(_of_operation(result, judged)), hosts)}
         suspects = [node for node in nodes if node.site.name in names]
         if suspects and has_time(options, turns(suspects, options.forks) * each_s(amount, (judged,))):
             note(f"rdma: once more on {', '.join(node.site.name for node in suspects)}")
             result = better(result, measure(suspects, (judged,)), "operation")
         compared = _of_operation(result, judged)
-        result += ProbeResult(findings=(*_slow_findings(slow_ones(compared, hosts)), *all_short(NAME, compared)))
+        slow = _slow_findings(_COMPARISON.slow_ones(_of_nics(compared), hosts))
+        result += ProbeResult(findings=(*slow, *all_short(NAME, compared)))
     return marked(result, options)
 
 
@@ -238,12 +230,17 @@ def _judged(operations: Sequence[str]) -> str | None:
 
 
 def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
-    """One pair: its first host leads."""
     first, second = (endpoint.host.name for endpoint in pair)
     cases = cases_of((first, second), fleet.nics, operations, options)
-    if not cases:
-        return ProbeResult(findings=(_nothing_in_common(fleet, first, second),))
-    return _played(fleet, pair, cases, options)
+    if cases:
+        return _played(fleet, pair, cases, options)
+    ours, theirs = fleet.nics[first], fleet.nics[second]
+    if common := [rail for rail in ours if rail in theirs]:
+        layers = f"{ours[common[0]].port.link_layer} and {theirs[common[0]].port.link_layer}"
+        return ProbeResult(findings=(_path("link_layer", first, second, layers),))
+    rails = f"rails {', '.join(ours)} and {', '.join(theirs)}: no NIC has a peer"
+    lacking = _path("other", first, second, rails)
+    return ProbeResult(findings=(replace(lacking, subject="no_peer", status=Status.UNKNOWN, remedy=""),))
 
 
 def _played(fleet: _Fleet, pair: Pair, cases: Sequence[Case], options: RdmaOptions) -> ProbeResult:
@@ -260,33 +257,26 @@ def _played(fleet: _Fleet, pair: Pair, cases: Sequence[Case], options: RdmaOptio
         duet = Duet("probes.rdma.probe", ["--plan", plan], options.port or 0, bind, total_s)
         played = play(fleet.transport, (client, server), duet)
         if played.no_server is not None:
-            unserved = ProbeResult(findings=(_no_server(server.host.name, *played.no_server),))
-            return result_of(ran, events, programs) + unserved
+            status, reason, remedy = played.no_server
+            kind, actual = "port_busy" if "in use" in reason else "no_server", f"cannot listen: {reason}"
+            unserved = failed_finding(kind, actual, server.host.name, status=status, remedy=remedy)
+            return result_of(ran, events, programs) + ProbeResult(findings=(unserved,))
         events += [{**event, "test": len(ran) + int(event["test"])} for event in played.events.of("run")]
         ran += own
         if played.done is not None and not played.done.ok:
             break
     measured = result_of(ran, events, programs)
-    findings = tuple(_with_limit(fleet, finding) for finding in measured.findings)
+    findings = []
+    for finding in measured.findings:
+        limit = fleet.sites[finding.host].memlock_bytes
+        if finding.subject == "memlock" and limit is not None:
+            actual = f"{finding.actual}; the login may lock {limit >> 10} KiB there"
+            finding = replace(finding, actual=actual)
+        findings.append(finding)
     return ProbeResult(measured.measurements, (*findings, *_unfinished((client, server), played, measured)))
 
 
-def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:
-    """Add to a finding about locked memory how much the login may lock."""
-    limit = fleet.sites[finding.host].memlock_bytes
-    if finding.subject != "memlock" or limit is None:
-        return finding
-    return replace(finding, actual=f"{finding.actual}; the login may lock {limit >> 10} KiB there")
-
-
-def _no_server(host: str, status: Status, reason: str, remedy: str) -> Finding:
-    """Return a finding for the end that was to serve and could not even listen."""
-    kind = "port_busy" if "in use" in reason else "no_server"
-    return failed_finding(kind, f"cannot listen: {reason}", host, status=status, remedy=remedy)
-
-
 def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Finding]:
-    """Return why not all tests were run, where their own findings do not say it."""
     done = played.done
     if done is None or done.ok:
         return []
@@ -302,16 +292,6 @@ def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Findi
 
 def _path(kind: str, client: str, server: str, actual: str) -> Finding:
     return failed_finding(kind, f"{client} -> {server}: {actual}", client, server)
-
-
-def _nothing_in_common(fleet: _Fleet, first: str, second: str) -> Finding:
-    ours, theirs = fleet.nics[first], fleet.nics[second]
-    common = [rail for rail in ours if rail in theirs]
-    if common:
-        layers = f"{ours[common[0]].port.link_layer} and {theirs[common[0]].port.link_layer}"
-        return _path("link_layer", first, second, layers)
-    rails = f"rails {', '.join(ours)} and {', '.join(theirs)}: no NIC has a peer"
-    return replace(_path("other", first, second, rails), subject="no_peer", status=Status.UNKNOWN, remedy="")
 
 
 def _suspects(
@@ -341,7 +321,6 @@ def _suspects(
 
 
 def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs: Sequence[HostPair]) -> ProbeResult:
-    """Measure these pairs once more, on one rail only; nothing if no time is left for it."""
     seconds = size_of(operation, options).seconds or USUAL.duration_s
     amount = Amount(options.repetitions or USUAL.repetitions, float(seconds))
     if not has_time(options, cost_s(amount, 1, (operation,))):

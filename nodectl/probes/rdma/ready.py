@@ -198,17 +198,13 @@ def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Findin
         return failed_finding(
             "no_device", f"adapters {', '.join(site.adapters)} have no RDMA device: no driver", site.name
         )
-    why = "others here have one" if anybody else "its hardware profile names some" if _should_have(site) else ""
+    hardware = hardware_known(site.endpoint.host)
+    named = hardware is not None and any(nic.kind in _RDMA_KINDS for nic in hardware.nics)
+    why = "others here have one" if anybody else "its hardware profile names some" if named else ""
     if why or devices:
         return failed_finding("no_device", "; ".join(filter(None, ["the kernel has no RDMA device", why])), site.name)
     # the kernel has none, the bus has none, and nobody has one: there is no such hardware
     return failed_finding("no_device", "no RDMA device in the kernel or on the bus", site.name, status=Status.SKIPPED)
-
-
-def _should_have(site: Site) -> bool:
-    """Return whether its hardware profile names an RDMA NIC."""
-    hardware = hardware_known(site.endpoint.host)
-    return hardware is not None and any(nic.kind in _RDMA_KINDS for nic in hardware.nics)
 
 
 def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Finding:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
+from nodectl.facts.parsers.rdma.perftest import BwRow, LatRow, parse_perftest
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult, spread
@@ -60,7 +60,11 @@ def result_of(
 def read(case: Case, event: Event) -> Reading | Failed:
     """One test's figures, or why there are none."""
     client, server = event.get("client"), event.get("server")
-    evidence = "\n".join(_shown(run) for run in (client, server) if run)[-_EVIDENCE_CHARS:]
+    evidence = "\n".join(
+        f"$ {' '.join(run['argv'])}\n{run['stderr']}{run['stdout']}[exit status {run['status']}]"
+        for run in (client, server)
+        if run
+    )[-_EVIDENCE_CHARS:]
     failure = failure_of(client, server, event.get("gone") or "")
     if client is not None and failure is None:
         try:
@@ -68,20 +72,15 @@ def read(case: Case, event: Event) -> Reading | Failed:
         except ParseError as error:
             failure = Failure("other", error.message)
         else:
-            row, printed = parsed.rows[-1], _printed(client["stdout"], parsed)
+            row, lines = parsed.rows[-1], [line.strip() for line in client["stdout"].splitlines()]
+            head = [line for line in lines if line.startswith("#bytes")]
+            rows = [line for line in lines if line.split()[:1] == [str(row.size_bytes)]]
+            printed = "\n".join([*head[-1:], *rows[-1:]])
             if not value_of(row):
                 # a processor whose clock it cannot read gives zeros, and `inf`
                 return Failed(case, Failure("other", f"perftest could not tell the time: {printed}"), evidence)
             return Reading(row, printed)
     return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
-
-
-def _printed(text: str, parsed: Perftest) -> str:
-    """Return the table as perftest printed it: its header and its last row."""
-    head = [line.strip() for line in text.splitlines() if line.lstrip().startswith("#bytes")]
-    start = str(parsed.rows[-1].size_bytes)
-    rows = [line.strip() for line in text.splitlines() if line.split()[:1] == [start]]
-    return "\n".join([*head[-1:], *rows[-1:]])
 
 
 def value_of(row: BwRow | LatRow) -> float:
@@ -111,7 +110,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "printed": [reading.printed for reading in readings],
         "duration_s": case.size.seconds,
         "iterations": [reading.row.iterations for reading in readings],
-        **(_percentiles(readings) if latency else _peaks(readings)),
+        **_figures([reading.row for reading in readings]),
         **_links(pair),
         "perftest": [programs[host][PROGRAMS[case.operation]].version for host in case.flow],
     }
@@ -119,28 +118,21 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
     return Measurement(NAME, case.hosts, value, unit, case.direction, None, spread(values, value), conditions)
 
 
-def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
-    """Return the medians of the repetitions' percentiles; the least and the most of all."""
-    rows = [reading.row for reading in readings if isinstance(reading.row, LatRow)]
-    conditions: dict[str, object] = {}
-    for name, fold in (
-        ("average_us", median),
-        ("p99_us", median),
-        ("p999_us", median),
-        ("min_us", min),
-        ("max_us", max),
-    ):
-        values = [value for row in rows if (value := getattr(row, name)) is not None]
-        conditions[name] = fold(values) if values else None
-    return conditions
-
-
-def _peaks(readings: Sequence[Reading]) -> dict[str, object]:
-    rows = [reading.row for reading in readings if isinstance(reading.row, BwRow)]
-    return {
-        "peak_gbit_s": [row.peak_gbit_s for row in rows],
-        "message_rate_mpps": [row.message_rate_mpps for row in rows],
+def _figures(rows: Sequence[BwRow | LatRow]) -> dict[str, object]:
+    """Return the peaks of runs of throughput; of latency medians of percentiles, the least and the most of all."""
+    peaks = [row for row in rows if isinstance(row, BwRow)]
+    if peaks:
+        return {
+            "peak_gbit_s": [row.peak_gbit_s for row in peaks],
+            "message_rate_mpps": [row.message_rate_mpps for row in peaks],
+        }
+    folds: dict[str, Callable[[Sequence[float]], float]] = {
+        **dict.fromkeys(("average_us", "p99_us", "p999_us"), median),
+        "min_us": min,
+        "max_us": max,
     }
+    known = {name: [value for row in rows if (value := getattr(row, name)) is not None] for name in folds}
+    return {name: fold(known[name]) if known[name] else None for name, fold in folds.items()}
 
 
 def _links(pair: Sequence[Nic]) -> dict[str, object]:
@@ -167,7 +159,14 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
         hosts, place = _blamed(failure)
         where = place if kinds()[kind].is_host else case.rail
         grouped[kind, tuple(sorted(hosts)), where].append(failure)
-    return [_finding(kind, failures) for (kind, _, _), failures in grouped.items()]
+    findings = []
+    for (kind, _, _), failures in grouped.items():
+        first, (hosts, place) = failures[0], _blamed(failures[0])
+        tests = ", ".join(dict.fromkeys(failure.case.operation for failure in failures))
+        remedy = "" if first.case.way != LOOPBACK or kinds()[kind].is_host else _NO_LOOPBACK
+        actual = f"{place}, {tests}: {first.failure.text}"
+        findings.append(failed_finding(kind, actual, *hosts, remedy=remedy, evidence=first.evidence))
+    return findings
 
 
 def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
@@ -180,19 +179,6 @@ def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
     if case.way is not None:
         return case.hosts, " -> ".join(dict.fromkeys(labels))
     return case.flow, " -> ".join(f"{host} {label}" for host, label in zip(case.flow, labels, strict=True))
-
-
-def _finding(kind: str, failed: Sequence[Failed]) -> Finding:
-    first = failed[0]
-    tests = ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
-    hosts, place = _blamed(first)
-    remedy = "" if first.case.way != LOOPBACK or kinds()[kind].is_host else _NO_LOOPBACK
-    actual = f"{place}, {tests}: {first.failure.text}"
-    return failed_finding(kind, actual, *hosts, remedy=remedy, evidence=first.evidence)
-
-
-def _shown(run: Event) -> str:
-    return f"$ {' '.join(run['argv'])}\n{run['stderr']}{run['stdout']}[exit status {run['status']}]"
 
 
 def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure | None:
@@ -215,7 +201,10 @@ def _run(ended: Event, *, is_server: bool = False) -> Run:
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
     """Return the failure by the ports, if nothing is carried: a cut link, or a firewall for RoCE's packets."""
-    if event.get("gone") or not (failure.kind == "link_cut" or (failure.kind == "timeout" and _had_met(event))):
+    ends = [(event.get(role) or {}).get("stdout", "") for role in ("client", "server")]
+    # once both ends have met, what is slow or stuck is RDMA, not their first talk
+    is_stuck = failure.kind == "timeout" and all("remote address:" in text for text in ends)
+    if event.get("gone") or not (failure.kind == "link_cut" or is_stuck):
         return failure
     received = []
     for role, host, nic in zip(("client", "server"), (case.client, case.server), case.nics, strict=True):
@@ -233,8 +222,3 @@ def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
         text = f"TCP passes between the same addresses and both ports are up, RoCE (UDP 4791) does not; {failure.text}"
         return Failure("firewall", text)
     return failure
-
-
-def _had_met(event: Event) -> bool:
-    """Both ends had found each other: what is slow or stuck is RDMA, not their first talk."""
-    return all("remote address:" in (event.get(role) or {}).get("stdout", "") for role in ("client", "server"))

@@ -24,7 +24,8 @@ class HostNames:
     def __init__(self, hosts: Sequence[Host]) -> None:
         self.everybody = not hosts
         self._exact = {name.lower(): host.name for host in reversed(hosts) for name in (host.address, host.name)}
-        self._short = _unique({host.name: _short(host.name) for host in hosts})
+        shorts = [_short(host.name) for host in hosts]
+        self._short = {_short(host.name): host.name for host in hosts if shorts.count(_short(host.name)) == 1}
 
     def find(self, name: str) -> str | None:
         """Return the inventory's name of it; None if it is none of the hosts."""
@@ -36,11 +37,6 @@ class HostNames:
 def _short(name: str) -> str:
     # an address has no short form
     return name.lower() if name.replace(".", "").isdigit() else name.lower().split(".")[0]
-
-
-def _unique(shorts: Mapping[str, str]) -> dict[str, str]:
-    listed = list(shorts.values())
-    return {short: name for name, short in shorts.items() if listed.count(short) == 1}
 
 
 # what a switch uses to reduce inside the network: an adapter in the list, and no host
@@ -67,7 +63,8 @@ def ib_graph(
         if owner is None and (not description or _FACTORY.match(description)):
             nameless.append(adapter.guid)
             continue
-        host, device = owner or _host_and_device(description)
+        first, *others = description.split() or [""]
+        host, device = owner or (first, " ".join(others))
         name = names.find(host)
         if name is not None:
             owners[adapter.guid] = (name, device or adapter.guid)
@@ -87,7 +84,8 @@ def _of_links(
     source: str,
 ) -> FabricGraph:
     attachments, trunks, direct = [], [], []
-    several = _live_ports(listing, owners)
+    ends = {end for link in listing.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
+    live_ports = Counter(guid for guid, _ in ends)
     for link in listing.links:
         speed = " ".join(filter(None, (link.width, link.speed)))
         if link.a in switches and link.b in switches:
@@ -102,7 +100,7 @@ def _of_links(
         for adapter, port, switch in ((link.a, link.a_port, link.b), (link.b, link.b_port, link.a)):
             if adapter in owners and switch in switches:
                 host, device = owners[adapter]
-                nic = f"{device}:{port}" if several[adapter] > 1 else device
+                nic = f"{device}:{port}" if live_ports[adapter] > 1 else device
                 attachments.append(Attachment(host, nic, switch, link.gbit_s, speed))
     seen = dict.fromkeys(host for host, _ in owners.values())
     return FabricGraph(
@@ -115,18 +113,6 @@ def _of_links(
         missing=tuple(host.name for host in hosts if host.name not in seen),
         nameless=tuple(nameless),
     )
-
-
-def _live_ports(listing: IbNetDiscover, owners: Mapping[str, object]) -> Counter[str]:
-    """Return how many ports of each adapter have a live link."""
-    ends = {end for link in listing.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
-    return Counter(guid for guid, _ in ends if guid in owners)
-
-
-def _host_and_device(description: str) -> tuple[str, str]:
-    """(host, device) of a node description."""
-    host, _, device = description.partition(" ")
-    return host, " ".join(device.split())
 
 
 def bare(guid: str) -> str:
@@ -144,17 +130,24 @@ def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: 
     forwarding = {
         neighbor.chassis for lldp in neighbors_of.values() for neighbor in lldp.neighbors if neighbor.forwards
     }
-    asked: dict[str, str] = {}
-    for owner in neighbors_of:
-        name = names.find(owner)
-        if name is not None and (hosts or owner not in forwarding):
-            asked[owner] = name
+    asked = {
+        owner: name
+        for owner in neighbors_of
+        if (name := names.find(owner)) is not None and (hosts or owner not in forwarding)
+    }
     switches = [owner for owner in neighbors_of if owner not in asked]
     attachments = {
         **_seen_by_switches(neighbors_of, switches, asked, names),
         **_seen_by_hosts(neighbors_of, asked, hosts),
     }
-    trunks = _trunks(neighbors_of, switches, attachments)
+    attached = {host for host, _, _ in attachments}
+    trunks = []
+    for owner in switches:
+        for neighbor in neighbors_of[owner].neighbors:
+            beyond = neighbor.forwards and neighbor.chassis not in attached
+            # each cable once, although both ends tell of it
+            if owner < neighbor.chassis if neighbor.chassis in switches else beyond:
+                trunks.append(Trunk(owner, neighbor.chassis, neighbor.gbit_s))
     leaves = dict.fromkeys(attachment.switch for attachment in attachments.values())
     ids = dict.fromkeys([*switches, *leaves, *(trunk.b for trunk in trunks)])
     seen = dict.fromkeys(attachment.host for attachment in attachments.values())
@@ -163,7 +156,7 @@ def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: 
         source=source,
         switches=tuple(Switch(name, name) for name in ids),
         attachments=tuple(attachments.values()),
-        trunks=trunks,
+        trunks=tuple(trunks),
         hosts=tuple(seen),
         missing=tuple(name for name in wanted if name not in seen),
         # every leaf told its own cables, or there is only one
@@ -176,8 +169,10 @@ _Attachments = dict[tuple[str, str, str], Attachment]
 
 def _seen_by_hosts(neighbors_of: Mapping[str, Lldp], asked: Mapping[str, str], hosts: Sequence[Host]) -> _Attachments:
     attachments: _Attachments = {}
+    listed = {host.name: host.variables.get("nodectl_nics") for host in hosts}
     for owner, name in asked.items():
-        wanted = _training(hosts, name)
+        chosen = listed.get(name)
+        wanted = [*map(str, chosen)] if isinstance(chosen, list) else []
         for neighbor in neighbors_of[owner].neighbors:
             if (
                 neighbor.forwards is not False
@@ -204,30 +199,9 @@ def _seen_by_switches(
     return attachments
 
 
-def _trunks(neighbors_of: Mapping[str, Lldp], switches: Sequence[str], attachments: _Attachments) -> tuple[Trunk, ...]:
-    """Cables between switches, each once although both ends tell of it."""
-    hosts = {host for host, _, _ in attachments}
-    trunks = []
-    for owner in switches:
-        for neighbor in neighbors_of[owner].neighbors:
-            both_told = neighbor.chassis in switches
-            beyond = not both_told and neighbor.forwards and neighbor.chassis not in hosts
-            if (both_told and owner < neighbor.chassis) or beyond:
-                trunks.append(Trunk(owner, neighbor.chassis, neighbor.gbit_s))
-    return tuple(trunks)
-
-
-def _training(hosts: Sequence[Host], name: str) -> tuple[str, ...]:
-    """Return the training NICs that the inventory names; empty if it names none."""
-    for host in hosts:
-        named = host.variables.get("nodectl_nics") if host.name == name else None
-        if isinstance(named, list):
-            return tuple(map(str, named))
-    return ()
-
-
 _MAX_BYTES = 256 << 20
 _RECORDED = "lldpctl.out"
+_REMEDY = "give ibnetdiscover's text, lldpctl -f json of one host, or a folder with <host>.json of several"
 # what a host is asked about the fabric
 LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
 
@@ -244,35 +218,27 @@ def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str,
 def _graph(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]]) -> FabricGraph:
     try:
         if path.is_dir():
-            return lldp_graph(_folder(path), hosts, str(path))
+            files = {file.stem: file for file in sorted(path.glob("*.json"))}
+            files |= {file.parent.name: file for file in sorted(path.glob(f"*/{_RECORDED}"))}
+            if not files:
+                raise UsageError(f"{path}: neither <host>.json nor <host>/{_RECORDED} in it", _REMEDY)
+            seen = {name: _parsed(file.name, _file_text(file)) for name, file in files.items()}
+            return lldp_graph(seen, hosts, str(path))
         text = _file_text(path)
         if text.lstrip().startswith("{"):
             return lldp_graph({path.stem: parse_lldp(text)}, hosts, str(path))
         return ib_graph(parse_ibnetdiscover(text), hosts, guids, str(path))
     except ParseError as error:
-        raise ParseError(f"{path}: {error.message}", error.remedy or _remedy()) from error
-
-
-def _remedy() -> str:
-    return "give ibnetdiscover's text, lldpctl -f json of one host, or a folder with <host>.json of several"
+        raise ParseError(f"{path}: {error.message}", error.remedy or _REMEDY) from error
 
 
 def _file_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise NodectlError(f"{path}: larger than {_MAX_BYTES >> 20} MiB", _remedy())
+            raise NodectlError(f"{path}: larger than {_MAX_BYTES >> 20} MiB", _REMEDY)
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", _remedy()) from error
-
-
-def _folder(path: Path) -> dict[str, Lldp]:
-    """Return what each host of a folder saw by LLDP: from `<host>.json`, or a recording's `<host>/lldpctl.out`."""
-    files = {file.stem: file for file in sorted(path.glob("*.json"))}
-    files |= {file.parent.name: file for file in sorted(path.glob(f"*/{_RECORDED}"))}
-    if not files:
-        raise UsageError(f"{path}: neither <host>.json nor <host>/{_RECORDED} in it", _remedy())
-    return {name: _parsed(file.name, _file_text(file)) for name, file in files.items()}
+        raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
 
 
 def _parsed(name: str, text: str) -> Lldp:

@@ -33,17 +33,13 @@ def seconds(_: Cuda, work: Callable[[], Any]) -> float:
 
 
 # streams and events do nothing: what is given to the processor is done at once
-for name, value in {
+for name, fake in {
     "device": lambda self, gpu: torch.device("cpu"),
     "sync": lambda self, *gpus: None,
     "stream": lambda self, gpu: gpu,
-    "on": lambda self, *streams: contextlib.nullcontext(),
-    "mark": lambda self, stream: stream,
-    "after": lambda self, stream, mark: None,
-    "pinned": lambda self, size: torch.empty(size, dtype=torch.uint8),
     "seconds": seconds,
 }.items():
-    setattr(Cuda, name, value)
+    setattr(Cuda, name, fake)
 for name, value in {
     "is_available": lambda: True,
     "device_count": lambda: GPUS,
@@ -58,6 +54,7 @@ for name, value in {
     "empty_cache": lambda: None,
 }.items():
     setattr(torch.cuda, name, value)
+torch.cuda.stream = contextlib.nullcontext
 # a processor is slow
 vars(matmul).update(SHAPES=((64, 64, 64), (96, 64, 64)), _LEAST_GPU=1)
 copies.LEAST_BYTES = 1 << 20

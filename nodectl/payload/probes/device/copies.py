@@ -1,7 +1,8 @@
 """Copies within a GPU, between GPUs, and between a GPU and the host's memory: GB/s, every byte checked."""
 
 import time
-from typing import Any, Callable, List, NamedTuple, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from .cuda import Cuda, is_out_of_memory
 
@@ -59,9 +60,14 @@ def size_on(cuda: Cuda, *gpus: int) -> int:
 
 
 def run(
-    work: Callable[[], None], sync: Callable[[], None], moved: int, seconds: float, runs: int, ready: Callable[[], None]
-) -> Tuple[List[float], int, float, float]:
-    """Rates of the runs, passes of each, and when the first began and the last ended."""
+    work: Callable[[], Any],
+    sync: Callable[[], None],
+    moved: int,
+    seconds: float,
+    runs: int,
+    ready: Callable[[], None] = lambda: None,
+) -> Rates:
+    """Time the runs, each of which moves so many bytes in a pass; what is wrong then is the caller's to count."""
     passes = _passes(work, sync, seconds)
     rates, first, ended = [], 0.0, 0.0
     for _ in range(runs):
@@ -74,10 +80,10 @@ def run(
         sync()
         rates.append(moved * passes / (time.perf_counter() - began) / 1e9)
         ended = time.monotonic()
-    return rates, passes, first, ended
+    return Rates(rates, 0, moved, passes, first, ended)
 
 
-def _passes(work: Callable[[], None], sync: Callable[[], None], seconds: float) -> int:
+def _passes(work: Callable[[], Any], sync: Callable[[], None], seconds: float) -> int:
     passes = 1
     while True:
         sync()
@@ -96,20 +102,16 @@ def within(cuda: Cuda, gpu: int, size: int, seconds: float, runs: int, ready: Ca
     torch, device = cuda.torch, cuda.device(gpu)
     source, target = pattern(torch, device, size, gpu + 1), torch.zeros(size, dtype=torch.uint8, device=device)
     views = source.view(torch.int64), target.view(torch.int64)
-    ways = {
+    sync = partial(cuda.sync, gpu)
+    ways: Dict[str, Callable[[], Any]] = {
         "memcpy": lambda: target.copy_(source, non_blocking=True),
         "kernel": lambda: torch.bitwise_not(views[0], out=views[1]),
     }
-
-    def sync() -> None:
-        cuda.sync(gpu)
-
-    trials = {name: run(way, sync, 2 * size, min(_TRIAL_S, seconds), 1, _no_wait)[0][0] for name, way in ways.items()}
-    how = max(trials, key=lambda name: trials[name])
+    how = max(ways, key=lambda name: run(ways[name], sync, 2 * size, min(_TRIAL_S, seconds), 1).rates[0])
     target.zero_()
-    rates, passes, began, ended = run(ways[how], sync, 2 * size, seconds, runs, ready)
+    rates = run(ways[how], sync, 2 * size, seconds, runs, ready)
     expected = source if how == "memcpy" else torch.bitwise_not(source)
-    return how, Rates(rates, differing(torch, target, expected), size, passes, began, ended)
+    return how, rates._replace(wrong=differing(torch, target, expected), size_bytes=size)
 
 
 class Pair:
@@ -124,17 +126,14 @@ class Pair:
 
     def copy(self) -> None:
         """Copy once, by streams of its own on both sides: the other direction must not wait for this one."""
-        with self.cuda.on(self.into, self.out):
+        stream = self.cuda.torch.cuda.stream
+        with stream(self.into), stream(self.out):
             self.target.copy_(self.source, non_blocking=True)
 
     def wrong(self) -> int:
         """Bytes at the target that are not the source's, by a pattern made again over there."""
         torch, (source, target) = self.cuda.torch, self.gpus
         return differing(torch, self.target, pattern(torch, self.cuda.device(target), self.size, source + 1))
-
-    def clear(self) -> None:
-        """Write zeros over the target."""
-        self.target.zero_()
 
 
 def between(cuda: Cuda, pairs: List[Pair], seconds: float, runs: int) -> Rates:
@@ -145,14 +144,11 @@ def between(cuda: Cuda, pairs: List[Pair], seconds: float, runs: int) -> Rates:
         for pair in pairs:
             pair.copy()
 
-    def sync() -> None:
-        cuda.sync(*gpus)
-
     for pair in pairs:
-        pair.clear()
+        pair.target.zero_()
     size = pairs[0].size
-    rates, passes, began, ended = run(work, sync, size * len(pairs), seconds, runs, _no_wait)
-    return Rates(rates, sum(pair.wrong() for pair in pairs), size, passes, began, ended)
+    rates = run(work, partial(cuda.sync, *gpus), size * len(pairs), seconds, runs)
+    return rates._replace(wrong=sum(pair.wrong() for pair in pairs), size_bytes=size)
 
 
 def with_host(cuda: Cuda, gpu: int, host: Any, to_gpu: bool, seconds: float, runs: int) -> Rates:
@@ -163,16 +159,5 @@ def with_host(cuda: Cuda, gpu: int, host: Any, to_gpu: bool, seconds: float, run
     expected = pattern(torch, device, size, gpu + 3)
     source.copy_(expected)
     target.zero_()
-
-    def work() -> None:
-        target.copy_(source, non_blocking=True)
-
-    def sync() -> None:
-        cuda.sync(gpu)
-
-    rates, passes, began, ended = run(work, sync, size, seconds, runs, _no_wait)
-    return Rates(rates, differing(torch, expected, target), size, passes, began, ended)
-
-
-def _no_wait() -> None:
-    """Nobody else to begin with."""
+    rates = run(partial(target.copy_, source, non_blocking=True), partial(cuda.sync, gpu), size, seconds, runs)
+    return rates._replace(wrong=differing(torch, expected, target))

@@ -1,7 +1,6 @@
 """The little of torch.cuda that the measurements need, in one place."""
 
-import contextlib
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Optional
 
 
 class Cuda:
@@ -14,11 +13,6 @@ class Cuda:
         """Return torch's name of the device."""
         return self.torch.device("cpu") if gpu is None else self.torch.device("cuda", gpu)
 
-    def capability(self, gpu: int) -> Tuple[int, int]:
-        """Return the GPU's compute capability."""
-        major, minor = self.torch.cuda.get_device_capability(gpu)
-        return int(major), int(minor)
-
     def seconds(self, work: Callable[[], Any]) -> float:
         """Return how long the current GPU needs for what `work` gives it, by its own clock."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -28,14 +22,6 @@ class Cuda:
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3
 
-    def forget(self) -> None:
-        """Give memory back that torch keeps for later."""
-        self.torch.cuda.empty_cache()
-
-    def count(self) -> int:
-        """Return how many GPUs torch sees."""
-        return int(self.torch.cuda.device_count())
-
     def free_bytes(self, gpu: int) -> int:
         """Return the GPU's free memory."""
         return int(self.torch.cuda.mem_get_info(gpu)[0])
@@ -43,10 +29,6 @@ class Cuda:
     def cache_bytes(self, gpu: int) -> int:
         """Return the size of L2; 0 if this torch does not tell."""
         return int(getattr(self.torch.cuda.get_device_properties(gpu), "L2_cache_size", 0))
-
-    def can_reach(self, source: int, target: int) -> bool:
-        """Return whether one GPU reads the other's memory."""
-        return bool(self.torch.cuda.can_device_access_peer(source, target))
 
     def sync(self, *gpus: int) -> None:
         """Wait until these GPUs have done what they were given."""
@@ -56,14 +38,6 @@ class Cuda:
     def stream(self, gpu: int) -> Any:
         """Return a new stream of the GPU."""
         return self.torch.cuda.Stream(device=gpu)
-
-    @contextlib.contextmanager
-    def on(self, *streams: Any) -> Iterator[None]:
-        """Make these the current streams of their GPUs; the last one's GPU is the current one."""
-        with contextlib.ExitStack() as stack:
-            for stream in streams:
-                stack.enter_context(self.torch.cuda.stream(stream))
-            yield
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -17,7 +17,6 @@ from ...common.events import say
 from ...common.frames import Reader
 from ...jobs.syscalls import die_with_parent
 from . import hardware
-from .cuda import Cuda
 from .hardware import Watch
 
 Say = Callable[..., None]
@@ -53,8 +52,16 @@ class Crew:
             raise
         self._waiting: Set[int] = set()
         self._alive = set(self._members)
+
+        def listen(gpu: int) -> None:
+            reader = Reader()
+            for line in self._members[gpu].stdout or ():
+                for text in reader.feed(line):
+                    self._lines.put((gpu, text))
+            self._lines.put((gpu, None))
+
         for gpu in self._members:
-            threading.Thread(target=self._listen, args=(gpu,), daemon=True).start()
+            threading.Thread(target=listen, args=(gpu,), daemon=True).start()
 
     def play(self, relay: Say, seconds: float) -> bool:
         """Return True if all ended well in this time; those that did not are killed, each with an error of its own."""
@@ -68,7 +75,12 @@ class Crew:
                         relay(event="error", gpu=gpu, text="GPU %d: no end within %.0f s" % (gpu, seconds))
                     return False
                 if line is None:
-                    well = self._take_end(gpu, relay) and well
+                    self._alive.discard(gpu)
+                    self._waiting.discard(gpu)
+                    status = self._members[gpu].wait()
+                    well = well and status == 0
+                    if status < 0:  # a death that it could not tell of
+                        relay(event="error", gpu=gpu, text="GPU %d: ended by signal %d" % (gpu, -status))
                 else:
                     self._take_line(gpu, line, relay)
                 self._go()
@@ -83,13 +95,6 @@ class Crew:
                 member.kill()
             member.wait()
 
-    def _listen(self, gpu: int) -> None:
-        reader = Reader()
-        for line in self._members[gpu].stdout or ():
-            for text in reader.feed(line):
-                self._lines.put((gpu, text))
-        self._lines.put((gpu, None))
-
     def _take_line(self, gpu: int, line: bytes, relay: Say) -> None:
         try:
             event = json.loads(line)
@@ -101,14 +106,6 @@ class Crew:
             self._waiting.add(gpu)
         else:
             relay(**{"gpu": gpu, **event})
-
-    def _take_end(self, gpu: int, relay: Say) -> bool:
-        self._alive.discard(gpu)
-        self._waiting.discard(gpu)
-        status = self._members[gpu].wait()
-        if status < 0:  # a death that it could not tell of
-            relay(event="error", gpu=gpu, text="GPU %d: ended by signal %d" % (gpu, -status))
-        return status == 0
 
     def _go(self) -> None:
         if self._alive and self._waiting == self._alive:
@@ -223,7 +220,7 @@ def describe(torch: Any, gpu: int) -> Dict[str, Any]:
         "device": properties.name,
         "processors": properties.multi_processor_count,
         "memory_bytes": properties.total_memory,
-        "capability": "%d.%d" % Cuda(torch).capability(gpu),
+        "capability": "%d.%d" % torch.cuda.get_device_capability(gpu),
         **(card._asdict() if card else dict.fromkeys(hardware.Card._fields)),
         "gpu": gpu,
         "numa": hardware.numa_of(card.bus) if card else None,
@@ -242,18 +239,12 @@ def card_of(gpu: int) -> Optional[hardware.Card]:
 
 def host(torch: Any) -> Dict[str, Any]:
     """Return the processor and the libraries, which decide which bits come out."""
+    # which set of instructions torch has chosen; older torch does not tell
+    kernels = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cpu": hardware.cpu_model(),
-        "cpu_kernels": _cpu_kernels(torch),
+        "cpu_kernels": str(kernels()) if kernels else None,
         "threads": len(os.sched_getaffinity(0)),
     }
-
-
-def _cpu_kernels(torch: Any) -> Optional[str]:
-    """Return which set of instructions torch has chosen; older torch does not tell."""
-    try:
-        return str(torch.backends.cpu.get_cpu_capability())
-    except AttributeError:
-        return None

@@ -108,7 +108,7 @@ def one(cuda: Cuda, device: devices.Device, name: str) -> None:
     )
     if gpu is not None:
         del bench
-        cuda.forget()
+        cuda.torch.cuda.empty_cache()
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

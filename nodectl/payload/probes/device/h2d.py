@@ -50,7 +50,7 @@ def work(device: devices.Device) -> None:
     """GPU after GPU, so that none shares its way with another."""
     torch = device.torch
     cuda = Cuda(torch)
-    for gpu in range(cuda.count()):
+    for gpu in range(torch.cuda.device_count()):
         torch.cuda.set_device(gpu)
         card = devices.card_of(gpu)
         near = hardware.numa_of(card.bus) if card else None

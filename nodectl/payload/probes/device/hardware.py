@@ -1,5 +1,6 @@
 """GPUs, PCI and NUMA of this host without torch; clocks, temperature, power and throttle reasons over a time."""
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -44,7 +45,10 @@ def gpu_count() -> Optional[int]:
     count = max(
         len(list((PROC / "driver/nvidia/gpus").glob("*"))),
         len(list(DEV.glob("nvidia[0-9]*"))),
-        sum(_is_gpu(device) for device in machine.PCI.glob("*")),
+        sum(
+            text(device / "vendor") == _NVIDIA and text(device / "class").startswith(_CLASSES)
+            for device in machine.PCI.glob("*")
+        ),
         sum(line.startswith("GPU ") for line in (smi("-L") or "").splitlines()),
     )
     if count:
@@ -52,10 +56,6 @@ def gpu_count() -> Optional[int]:
     # a kernel without PCI has no such folder; one whose devices are not shown has nothing below /sys/bus
     certain = any((SYS / "bus").glob("*")) and not any((DEV / name).exists() for name in _ELSEWHERE)
     return 0 if certain else None
-
-
-def _is_gpu(device: Path) -> bool:
-    return text(device / "vendor") == _NVIDIA and text(device / "class").startswith(_CLASSES)
 
 
 def cards() -> List[Card]:
@@ -87,17 +87,10 @@ def numa_nodes() -> Dict[int, List[int]]:
     """NUMA nodes that have memory and processors, with their distances to all nodes in the order of their numbers."""
     distances = {}
     for folder in machine.NODES.glob("node[0-9]*"):
-        if text(folder / "cpulist") and _total_kb(folder):
+        memory = re.search(r"MemTotal:\s*(\d+)", text(folder / "meminfo"))
+        if text(folder / "cpulist") and memory and int(memory.group(1)):
             distances[int(folder.name[4:])] = list(map(int, text(folder / "distance").split()))
     return dict(sorted(distances.items()))
-
-
-def _total_kb(node: Path) -> int:
-    for line in text(node / "meminfo").splitlines():
-        fields = line.split()
-        if "MemTotal:" in fields:
-            return int(fields[fields.index("MemTotal:") + 1])
-    return 0
 
 
 def farthest(near: int, nodes: Dict[int, List[int]]) -> Optional[int]:
@@ -181,16 +174,14 @@ class Watch:
                 continue
             at = (asked + time.monotonic()) / 2
             for line in rows.splitlines():
-                self._add(ways[0], line, at)
+                cells = [cell.strip() for cell in line.split(",")]
+                if len(cells) == len(ways[0]) and cells[0].isdigit():
+                    values = dict(zip(ways[0], map(value_of, cells)))  # noqa: B905 - Python 3.8
+                    instant = values.get(_INSTANT)
+                    values["power.draw"] = values["power.draw"] if instant is None else instant
+                    mask = int(cells[-1], 16) if cells[-1].startswith("0x") else None
+                    self._samples.setdefault(int(cells[0]), []).append(Sample(at, values, mask))
             self._ended.wait(_PAUSE_S)
-
-    def _add(self, names: Sequence[str], line: str, at: float) -> None:
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(names) and cells[0].isdigit():
-            values = dict(zip(names, map(value_of, cells)))  # noqa: B905 - Python 3.8
-            instant = values.get(_INSTANT)
-            values["power.draw"] = values["power.draw"] if instant is None else instant
-            self._samples.setdefault(int(cells[0]), []).append(Sample(at, values, _mask(cells[-1])))
 
 
 def summary(samples: Sequence[Sample]) -> Dict[str, Any]:
@@ -203,23 +194,12 @@ def summary(samples: Sequence[Sample]) -> Dict[str, Any]:
     masks = [sample.reasons for sample in samples if sample.reasons is not None]
     return {
         "samples": len(samples),
-        "clock_mhz": _middle(clocks),
+        "clock_mhz": clocks[len(clocks) // 2] if clocks else None,
         "clock_min_mhz": clocks[0] if clocks else None,
-        "memory_clock_mhz": _middle(memory),
+        "memory_clock_mhz": memory[len(memory) // 2] if memory else None,
         "temperature_c": max(known("temperature.gpu"), default=None),
         "power_w": max(known("power.draw"), default=None),
         "pcie_gen_now": max(known("pcie.link.gen.current"), default=None),
         "pcie_width_now": max(known("pcie.link.width.current"), default=None),
         "throttled": sorted({name for bit, name in _BITS.items() for mask in masks if mask & bit}) if masks else None,
     }
-
-
-def _middle(values: List[float]) -> Optional[float]:
-    return values[len(values) // 2] if values else None
-
-
-def _mask(cell: str) -> Optional[int]:
-    try:
-        return int(cell, 16)
-    except ValueError:
-        return None

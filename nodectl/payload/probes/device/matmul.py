@@ -84,7 +84,7 @@ def lacks(cuda: Cuda, name: str, gpu: Optional[int]) -> str:
     wanted, torch = PRECISIONS[name], cuda.torch
     if gpu is None:
         return "" if name in ON_CPU else "a processor has no %s" % name
-    have = cuda.capability(gpu)
+    have = torch.cuda.get_device_capability(gpu)
     if have < wanted.capability:
         return "needs compute capability %d.%d, this GPU has %d.%d" % (*wanted.capability, *have)
     if name == "fp8" and not (hasattr(torch, "_scaled_mm") and hasattr(torch, wanted.dtype)):
@@ -108,7 +108,7 @@ class Bench:
             self.options: Dict[str, Any] = {"use_fast_accum": gpu is not None}
             self.product: Callable[[Operands], Any] = self._scaled
         else:
-            self.product = self._plain
+            self.product = lambda given: torch.matmul(given.a, given.b, out=given.out)
 
     def refusal(self) -> str:
         """In torch's words, that this version of it has no such product on this device; empty if it has."""
@@ -124,7 +124,9 @@ class Bench:
     def search(self, seconds: float) -> Choice:
         """Return the fastest choice: a short trial of each, a longer one of the best few."""
         rates: Dict[Choice, float] = {}
-        for choice in self._choices():
+        layouts = ("nt",) if self.name == "fp8" else ("nn", "nt")
+        shapes = [shape for shape in SHAPES if self.gpu is None or min(shape) >= _LEAST_GPU]
+        for choice in [Choice(shape, layout) for shape in shapes for layout in layouts]:
             predicted_s = choice.operations / max(rates.values()) if rates else 0.0
             if self._bytes(choice) > self.memory_bytes or predicted_s > seconds:
                 continue
@@ -134,7 +136,8 @@ class Bench:
                 if not is_out_of_memory(error):
                     raise
                 self.memory_bytes = self._bytes(choice) // 2
-                self._forget()
+                if self.gpu is not None:
+                    self.torch.cuda.empty_cache()
         if not rates:
             raise RuntimeError("%s: not enough free memory for a product of %dx%dx%d" % (self.name, *SHAPES[0]))
         best = sorted(rates, key=lambda choice: -rates[choice])[:_FINALISTS]
@@ -215,9 +218,6 @@ class Bench:
             worst = max(worst, float(off.nan_to_num(nan=float("inf"), posinf=float("inf")).max()))
         return len(rows) * int(out.shape[1]), wrong, worst
 
-    def _plain(self, given: Operands) -> Any:
-        return self.torch.matmul(given.a, given.b, out=given.out)
-
     def _scaled(self, given: Operands) -> Any:
         scaling = {"scale_a": self.one, "scale_b": self.one, "out_dtype": self.torch.bfloat16}
         try:
@@ -229,11 +229,6 @@ class Bench:
             product = self.torch._scaled_mm(given.a, given.b, **scaling)
         # before torch 2.5 the largest element stood beside the product
         return product[0] if isinstance(product, tuple) else product
-
-    def _choices(self) -> List[Choice]:
-        layouts = ("nt",) if self.name == "fp8" else ("nn", "nt")
-        shapes = [shape for shape in SHAPES if self.gpu is None or min(shape) >= _LEAST_GPU]
-        return [Choice(shape, layout) for shape in shapes for layout in layouts]
 
     def _rate(self, choice: Choice, seconds: float) -> float:
         operands = [self.operands(choice, 0)]
@@ -251,7 +246,3 @@ class Bench:
         # those of fp8 are drawn in fp32
         drawn = max(rows, columns) * depth * 4 if self.name == "fp8" else 0
         return (rows * depth + depth * columns) * self.precision.item_bytes + rows * columns * 4 + drawn
-
-    def _forget(self) -> None:
-        if self.gpu is not None:
-            self.cuda.forget()

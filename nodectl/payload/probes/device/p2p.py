@@ -13,7 +13,7 @@ MOST_BYTES = 256 << 20
 def work(device: devices.Device) -> None:
     """Each pair of GPUs."""
     cuda = Cuda(device.torch)
-    for one, other in itertools.combinations(range(cuda.count()), 2):
+    for one, other in itertools.combinations(range(device.torch.cuda.device_count()), 2):
         size = min(MOST_BYTES, copies.size_on(cuda, one, other))
         copies.halving(size, partial(pair, cuda, device, one, other))
 
@@ -21,7 +21,8 @@ def work(device: devices.Device) -> None:
 def pair(cuda: Cuda, device: devices.Device, one: int, other: int, size: int) -> None:
     """There, back, and both."""
     there, back = copies.Pair(cuda, one, other, size), copies.Pair(cuda, other, one, size)
-    reach = cuda.can_reach(one, other), cuda.can_reach(other, one)
+    can_reach = device.torch.cuda.can_device_access_peer
+    reach = bool(can_reach(one, other)), bool(can_reach(other, one))
     cases: List[Tuple[int, int, List[copies.Pair], bool]] = [
         (one, other, [there], reach[0]),
         (other, one, [back], reach[1]),

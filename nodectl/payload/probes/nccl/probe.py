@@ -111,7 +111,6 @@ class Sweep:
             say(**event)
 
     def _measured(self, collective: str, size: int) -> float:
-        """Warm up and check, time the repetitions, check again; how long one operation takes."""
         group, options = self.group, self.options
         self._require(0.0)
         self._require_room_in_time(size)

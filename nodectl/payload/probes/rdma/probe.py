@@ -50,18 +50,13 @@ def installed(names: Sequence[str]) -> Dict[str, Any]:
     return programs
 
 
-def open_file() -> Any:
-    """One that nobody else sees, and that goes when it is closed."""
-    return os.fdopen(os.memfd_create("perftest"), "w+b")
-
-
 class Program:
     """A run that has started; its output goes to files, so that nothing is lost when it is killed."""
 
     def __init__(self, argv: Sequence[str], cpus: Sequence[int]) -> None:
         """`cpus` are those to run on, none for all; ones that this process may not use are left out."""
         self.argv = list(argv)
-        self._out, self._err = open_file(), open_file()
+        self._out, self._err = (os.fdopen(os.memfd_create("perftest"), "w+b") for _ in range(2))
         self.cpus = sorted(set(cpus) & os.sched_getaffinity(0))
         self.timed_out = False
         # a pipe or a file is buffered as a whole, and what a killed program had to say would be lost
@@ -104,11 +99,15 @@ class Program:
 
     def outcome(self) -> Dict[str, Any]:
         """Its exit status and all that it printed; nothing of it stays, so this may be asked once."""
+        printed = []
+        for file in (self._out, self._err):
+            file.seek(0)
+            printed.append(file.read(MOST_BYTES).decode(errors="replace"))
         outcome = {
             "argv": self.argv,
             "status": self._process.returncode,
-            "stdout": content(self._out),
-            "stderr": content(self._err),
+            "stdout": printed[0],
+            "stderr": printed[1],
             "timed_out": self.timed_out,
             "cpus": self.cpus,
         }
@@ -120,13 +119,6 @@ class Program:
         self.end()
         self._out.close()
         self._err.close()
-
-
-def content(file: Any) -> str:
-    """Return the beginning of a file that a program has written."""
-    file.seek(0)
-    data: bytes = file.read(MOST_BYTES)
-    return data.decode(errors="replace")
 
 
 def not_started(argv: Sequence[str], error: OSError) -> Dict[str, Any]:
@@ -149,23 +141,13 @@ ATTEMPTS = 3
 BUSY = "Couldn't listen to port"
 
 
-def has_failed(run: Optional[Dict[str, Any]]) -> bool:
-    """Return whether it was not started, was ended, or ended with an error."""
-    return run is None or bool(run["status"]) or run["timed_out"]
-
-
 class Servers:
     """perftest's servers, test by test, on the port on which the other end came."""
 
     def __init__(self, plan: List[Dict[str, Any]], port: int) -> None:
         self.plan, self.port = plan, port
-        self._server: Optional[Program] = None
+        self.running: Optional[Program] = None
         self._received: Optional[int] = None
-
-    def close(self) -> None:
-        """End what runs, if anything does."""
-        if self._server is not None:
-            self._server.clear()
 
     def start(self, number: int) -> Dict[str, Any]:
         """Return {"run"} of a server that ended instead of listening; nothing of one that listens."""
@@ -181,7 +163,7 @@ class Servers:
             while LISTEN not in port_states(self.port) and server.running() and time.monotonic() < until:
                 time.sleep(POLL_S)
             if server.running():
-                self._server = server
+                self.running = server
                 return {}
             run = server.outcome()
             if BUSY not in run["stderr"] + run["stdout"] or attempt + 1 == ATTEMPTS:
@@ -191,7 +173,7 @@ class Servers:
 
     def finish(self, number: int) -> Dict[str, Any]:
         """Return what became of it; it has ended then."""
-        server, self._server = self._server, None
+        server, self.running = self.running, None
         if server is None:
             raise RuntimeError("no server was started for test %d" % number)
         server.wait(FINISH_S)
@@ -238,21 +220,25 @@ def look(options: argparse.Namespace) -> None:
     )
 
 
-def longest_s(plan: List[Dict[str, Any]]) -> float:
-    """No message is later than this after the one before it."""
-    return float(max(test["deadline_s"] for test in plan)) + LISTEN_S + FINISH_S + ANSWER_S
-
-
 def serve(options: argparse.Namespace) -> None:
     """Do what the end that measures asks for."""
     program.end_by_signals()
     plan = json.loads(options.plan)
+    # no message is later than this after the one before it
+    idle_s = float(max(test["deadline_s"] for test in plan)) + LISTEN_S + FINISH_S + ANSWER_S
     with kept_alive(sockets.await_client(options.address, options.port, IDLE_S)) as sock:
         servers = Servers(plan, sock.getsockname()[1])
         try:
-            answer_until_end(sock, servers, longest_s(plan))
+            while True:
+                asked = receive(sock, idle_s)
+                if asked["do"] == "end":
+                    return
+                number = int(asked["test"])
+                answer = servers.start(number) if asked["do"] == "start" else {"run": servers.finish(number)}
+                sockets.send_message(sock, answer)
         finally:
-            servers.close()
+            if servers.running is not None:
+                servers.running.clear()
 
 
 def kept_alive(sock: socket.socket) -> socket.socket:
@@ -269,17 +255,6 @@ def receive(sock: socket.socket, timeout_s: float) -> Dict[str, Any]:
     sock.settimeout(timeout_s)
     message: Dict[str, Any] = sockets.receive_message(sock)
     return message
-
-
-def answer_until_end(sock: socket.socket, servers: Servers, idle_s: float) -> None:
-    """Do what the other end asks."""
-    while True:
-        asked = receive(sock, idle_s)
-        if asked["do"] == "end":
-            return
-        number = int(asked["test"])
-        answer = servers.start(number) if asked["do"] == "start" else {"run": servers.finish(number)}
-        sockets.send_message(sock, answer)
 
 
 def ask(sock: socket.socket, timeout_s: float, **message: Any) -> Dict[str, Any]:
@@ -312,7 +287,8 @@ def measure(options: argparse.Namespace) -> None:
             say(event="run", test=number, addresses=addresses, gone=gone, **runs)
             if gone:
                 raise RuntimeError("the other end does not answer any more: %s" % gone)
-            if has_failed(runs["client"]) or has_failed(runs["server"]):
+            # one was not started, was ended, or ended with an error
+            if any(run is None or run["status"] or run["timed_out"] for run in runs.values()):
                 failed.add(test["group"])
         sockets.send_message(sock, {"do": "end"})
 
