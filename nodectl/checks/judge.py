@@ -31,7 +31,6 @@ def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tupl
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
-    """Yield the findings; if the function fails, those it had found, and its checks as unknown."""
     try:
         yield from judgement.function(host)
     except Exception as error:  # a bug in one check, or an unforeseen output, must not end the other checks
@@ -44,7 +43,6 @@ def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
 
 
 def _shortened(finding: Finding) -> Finding:
-    """Return the finding with its texts cut to a readable length: a host may print anything."""
     if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= LONGEST:
         return finding
     subject, expected, actual, evidence = (

@@ -72,7 +72,6 @@ _NUMBER = re.compile(r"(?!(.)\1*$)(?!0?123456789)(?=\D*\d)\S{4,64}")
 
 
 def _read_host_serial(recording: Recording) -> str:
-    """Return the number; Absent if the firmware has none, or the login may not see it."""
     text = (
         output(recording, _HOST_SERIAL_COMMAND.key, "not shown to this login, or there is none")
         .partition(":")[2]
@@ -218,7 +217,6 @@ def _read_pcie(recording: Recording) -> Pcie:
 
 
 def _parents(recording: Recording) -> Mapping[str, str]:
-    """Return the bridge above each device, empty if none is; a recording without the tree still has the rest."""
     try:
         return parse(_read_tree, output(recording, "pci-tree"))
     except (AbsentError, UnknownError):

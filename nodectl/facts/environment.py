@@ -182,7 +182,6 @@ def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
 
 
 def _run_error(status: str, text: str) -> str:
-    """Return why a run failed; empty if it ended well, without a wrong value, and its versions agree."""
     wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
     version_matches = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
     versions = {version_match[1] for version_match in version_matches if version_match}

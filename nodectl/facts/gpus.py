@@ -133,7 +133,6 @@ def _with_newlines(recording: Recording, commands: tuple[Command, ...]) -> Recor
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
-    """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
     table = _table(recording) if gpus.source == REPORT.key else None
     counts = {
@@ -181,7 +180,6 @@ def _status(recording: Recording, key: str) -> int | None:
 
 
 def _bad_ends(recording: Recording) -> list[str]:
-    """Return what nvidia-smi itself calls a failure, though it printed its GPUs; a query that cannot be read."""
     ends = {key: _status(recording, key) for key in (REPORT.key, _TABLE.key)}
     bad = [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
     try:
@@ -194,7 +192,6 @@ def _bad_ends(recording: Recording) -> list[str]:
 
 
 def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
-    """Return the UUIDs that only one of nvidia-smi -q and its query names."""
     table = _table(recording)
     if table is None:
         return []
@@ -214,7 +211,6 @@ def _single(key: str, gpus: Gpus) -> Gpus:
 
 
 def _attached(recording: Recording) -> int | None:
-    """Return the number in the header, also of a report whose rest cannot be read."""
     report = recording.entries.get(REPORT.key)
     match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     return int(match[1] or match[2]) if match else None
@@ -271,7 +267,6 @@ def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
-    """Return the query's rows; None if it has none to tell."""
     try:
         return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     except (AbsentError, UnknownError, ParseError):
@@ -287,7 +282,6 @@ def _from_table(recording: Recording) -> Gpus:
 
 
 def _from_list(recording: Recording) -> Gpus:
-    """Return the GPUs of `nvidia-smi -L`; ParseError if it names none."""
     rows = _LISTED.findall(entry(recording, _LIST.key, in_part=True).stdout)
     if not rows:
         raise ParseError(f"{_LIST.key}: no 'GPU 0: <name> (UUID: …)'")
@@ -329,7 +323,6 @@ _GPU_TOPOLOGY_KEY = "nvidia-smi-topo"
 
 
 def _between(recording: Recording, key: str) -> Any:
-    """Return what `nvidia-smi topo` tells; Absent if it finds no device."""
     if key in recording.entries and _no_devices(recording, key):
         raise AbsentError("nvidia-smi finds no device")
     return parsed_as(recording, key)
@@ -374,7 +367,6 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 
 
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
-    """Each link's state, and its error counters where those could be read too."""
     recording = _with_newlines(recording, (_STATE, _ERRORS))
     done = entry(recording, _STATE.key, in_part=True)
     if done.exit_status and not _LISTED.search(done.stdout):

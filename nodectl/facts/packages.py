@@ -70,7 +70,6 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _packages_words(packages: Packages) -> str:
-    """Return it without the many parts of a driver."""
     named = [package for package in packages.installed.values() if _fits(package.name, _PATTERNS)]
     return ", ".join(f"{package.name} {package.version}" for package in named) or "none"
 
@@ -85,7 +84,6 @@ def _parse_packages(text: str) -> Packages:
 
 
 def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:
-    """Read rpm's packages by name; the version is `version-release`, without an epoch."""
     rows = [line.split("\t") for line in text.splitlines()]
     locks = [row[1] for row in rows if row[0] == "lock" and len(row) == 2]
     for row in rows:

@@ -120,7 +120,6 @@ def _node(number: int, values: dict[str, str]) -> NumaNode:
 
 
 def _mib(text: str) -> int | None:
-    """Whole MiB of a text such as `2048 kB`; None for any other text."""
     value = whole(text.removesuffix(" kB"))
     return None if value is None else value // 1024
 

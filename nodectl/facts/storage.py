@@ -274,7 +274,6 @@ def _read_drives(recording: Recording) -> Drives:
 
 
 def _drive(name: str, report: Mapping[str, Any]) -> Drive:
-    """Return it as smartctl or nvme has it; a virtual disk says nothing of its health."""
     log = report.get("nvme_smart_health_information_log") or (report if "critical_warning" in report else {})
     attributes = report.get("ata_smart_attributes", {}).get("table", [])
     warning = log.get("critical_warning")
@@ -302,7 +301,6 @@ def _whole(value: object) -> int | None:
 
 
 def _media_errors(report: Mapping[str, Any], log: Mapping[str, Any]) -> int | None:
-    """NVMe's, or what SCSI counts as not corrected."""
     if "media_errors" in log:
         return _whole(log["media_errors"])
     counters = report.get("scsi_error_counter_log")

@@ -117,7 +117,6 @@ def _read_versions(recording: Recording) -> Versions:
 
 
 def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
-    """Return the venv's folder, versions by name, and why there are none if it could not be looked into."""
     values: dict[str, str] = {}
     try:
         text = output(recording, "venv")
@@ -148,7 +147,6 @@ def _after(text: str, pattern: str) -> str | None:
 
 
 def _driver(recording: Recording) -> str | None:
-    """Return the loaded module's version, from the kernel; else what nvidia-smi was told by it."""
     try:
         loaded = entry(recording, "proc-driver-nvidia")
     except UnknownError:
@@ -159,7 +157,6 @@ def _driver(recording: Recording) -> str | None:
 
 
 def _flavour(recording: Recording) -> str | None:
-    """Return whether it is the open kernel module, or the proprietary one."""
     loaded = entry(recording, "proc-driver-nvidia")
     if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
         return None

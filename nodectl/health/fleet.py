@@ -103,7 +103,6 @@ def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:
 
 
 def _judged(order: Order, answer: Recording | CommandResult) -> HostHealth:
-    """Return the host's health; what one host answers ends no look at the others."""
     try:
         return judge_answer(order, answer)
     except Exception as error:  # what nobody thought a host could print

@@ -135,10 +135,7 @@ def order_of(
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the kernel settings to read, and whether there are GPUs.
-
-    A recording counts as one of a host with GPUs if no profile says otherwise.
-    """
+    """Return the kernel settings to read, and whether there are GPUs (in a recording, unless a profile says none)."""
     resolved = wanted.resolved
     if resolved is None:
         return (), replayed

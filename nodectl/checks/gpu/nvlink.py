@@ -29,7 +29,6 @@ def _link(host: Subject) -> str | None:
 
 
 def _is_whole(host: Subject) -> bool:
-    """Tell whether every GPU reaches every other by NVLink."""
     return _link(host) == "nvswitch"
 
 
@@ -107,10 +106,7 @@ def links(host: Subject) -> Iterator[Finding]:
 
 
 def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
-    """Return the report without a last part that lists fewer links than such a GPU has, and how it is cut, or "".
-
-    A link that is down is listed, too: one that is not listed was not looked at.
-    """
+    """Return the report without a last part that lists fewer links than such a GPU has, and how it is cut, or ""."""
     *others, last = nvlink.gpus or (None,)
     if not last or not last.links:
         return nvlink, ""
@@ -122,7 +118,6 @@ def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
 
 
 def _unlisted(gpus: Gpus | None, nvlink: NvidiaSmiNvlink) -> list[str]:
-    """Return the GPUs of which the report has no part, though others of their kind have links."""
     listed = {gpu.index for gpu in nvlink.gpus}
     names = {gpu.name for gpu in nvlink.gpus if gpu.links}
     devices = gpus.devices if gpus else ()
@@ -184,7 +179,6 @@ def _active(gpu: NvLinkGpu) -> int:
 
 
 def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
-    """Require the same number of active links on every GPU, and at least one if the profile has NVLink."""
     counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None or _is_idle(gpu)}
     if _link(host) == "pcie" or not nvlink.gpus:
         return
@@ -248,7 +242,6 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
-    """Return the counters that grew since the last reading; without one, those with clearly high numbers."""
     texts, prefix = [], f"nvlink.{gpu.uuid or gpu.index}.{link.link}."
     for name in _COUNTERS:
         value = getattr(link, name)

@@ -37,7 +37,6 @@ def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any
 
 @cache
 def _rows_of(kind: Any) -> dict[str, tuple[Callable[..., object], tuple[object, ...]]]:
-    """Return how each field of the dataclass `kind` is read that has a row, by its name."""
     rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
     return {name: (read, tuple(arguments)) for name, (read, *arguments) in rows.items()}
 

@@ -209,5 +209,4 @@ def _ibv_devinfo_put(device: _Blocks, line: Line) -> None:
 
 @lru_cache(maxsize=2048)
 def _row(text: str) -> re.Match[str] | None:
-    """Return a row's label and value; devices of one kind print most rows alike."""
     return _IBV_DEVINFO_LABEL.fullmatch(text)
