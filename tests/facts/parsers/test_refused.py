@@ -163,7 +163,7 @@ REFUSED = {
         (XML.replace("00000000:0F:00.0", "0F"), "line 6.*PCI address"),
         (
             '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<nvidia_smi_log><gpu id="&b;"/>',
-            "undefined entity",
+            "no PCI address",
         ),
         ("<nvidia_smi_log>" + "<a>" * 100, "nested too deep"),
         ("<nvidia_smi_log>\n<attached_gpus>8</attached_gpus>\n</nvidia_smi_log>", "no 'GPU <bus id>'"),
