@@ -137,14 +137,14 @@ REFUSED = {
         (BANDWIDTH.replace("54.25", "54,25"), "line 13.*'54,25' is no number"),
     ],
     "nvidia-smi": [
-        (SMI[: SMI.index("/  81559MiB")], "line 9.*second row of this GPU is cut"),
-        (f"{SMI_HEAD}|   0  A new form of GPU | something | else |\n", "the row of a GPU is cut, or has another form"),
+        (SMI[: SMI.index("/  81559MiB")], "line 10.*the row of a GPU is cut"),
+        (f"{SMI_HEAD}|   0  A new form of GPU | something | else |\n", "line 7.*the row of a GPU is cut"),
         (
             f"{SMI_HEAD}|                                         |                        |                  N/A |\n",
-            "no ",
+            "line 7.*the row of a GPU is cut",
         ),
         (f"{SMI_HEAD}{SMI_ROWS}|   1  N\ufffd\ufffd|@@ 0000\n{SMI_TABLE[7]}", "row of a GPU is cut or garbled"),
-        (SMI_HEAD + SMI_ROWS + SMI_TABLE[7], "no row with the name of its GPU stands before"),
+        (SMI_HEAD + SMI_TABLE[7], "line 7.*the row of a GPU is cut"),
     ],
     "nvidia-smi-nvlink": [
         ("Link 0: 25 GB/s\n", "line 1"),
