@@ -233,16 +233,12 @@ class Field:
         if value is None:
             return None
         texts: dict[Key, dict[str, str | None]] = {}
-        for (which, kind, part), text in _in_parts(self.values(host, value)):
+        values = self.values(host, value)
+        by_item = values if isinstance(values, Mapping) else {} if values is None else {"": values}
+        for item, text in by_item.items():
+            which, kind, part = (item, "", "") if isinstance(item, str) else item
             texts.setdefault((self.check.id, which, kind), {})[part] = text
         return texts
-
-
-def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None]]:
-    if isinstance(values, Mapping):
-        yield from (((name, "", "") if isinstance(name, str) else name, text) for name, text in values.items())
-    elif values is not None:
-        yield ("", "", ""), values
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,12 +75,10 @@ def _packages_words(packages: Packages) -> str:
 
 
 def _parse_packages(text: str) -> Packages:
-    rows = [line.split() for line in text.splitlines()]
     if "\t" in text:
         return Packages(dict(_of_rpm(text)))
-    return Packages(
-        {row[0]: Package(row[0], row[1], row[2][0] == "h") for row in rows if len(row) == 3 and row[2][1] == "i"}
-    )
+    rows = [row for line in text.splitlines() if len(row := line.split()) == 3 and row[2][1] == "i"]
+    return Packages({name: Package(name, version, status[0] == "h") for name, version, status in rows})
 
 
 def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:

@@ -52,8 +52,7 @@ NVLINK_ACTIVE = Check(
 )
 NVLINK_COUNT = Check(
     "nvlink_count",
-    fires="fewer active links than the other GPUs of its kind, or than the module has; warning: the same with `auto`, "
-    "or fewer than most SXM2 modules",
+    fires="fewer active links than the other GPUs of its kind, or than the module has; warning: the same with `auto`",
     expected="as many on each, and on a module all",
     remedy=_RESET,
 )
@@ -189,21 +188,11 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
         return
     most, built = max(counts.values()), _built(nvlink.gpus)
     few = [gpu.index for gpu in _few(host, nvlink.gpus)]
-    odd = few or [gpu.index for gpu in _below_most(nvlink.gpus)]
-    actual = ", ".join(f"GPU {i}: {counts[i]}" for i in odd) + f"; the others {most}" if odd else f"{most} each"
+    actual = ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}" if few else f"{most} each"
     status = failed_unless(not few and (most > 0 or not _is_linked(host)))
-    if not odd and most < built and (most or len(nvlink.gpus) > 1):
+    if not few and most < built and (most or len(nvlink.gpus) > 1):
         status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
-    elif odd and not few:
-        status = Status.WARNING
     yield host.finding(NVLINK_COUNT, status, actual=actual)
-
-
-def _below_most(gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
-    """Return the SXM2 modules with fewer active links than more than half: carrier boards join few, but most alike."""
-    modules = [gpu for gpu in gpus if "SXM2" in (gpu.name or "") and (gpu.links is not None or _is_idle(gpu))]
-    usual, number = Counter(map(_active, modules)).most_common(1)[0] if modules else (0, 0)
-    return [gpu for gpu in modules if _active(gpu) < usual and 2 * number > len(modules)]
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
