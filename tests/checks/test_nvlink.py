@@ -68,14 +68,6 @@ def matrix(word: str = "NV12", only: str = "GPU3", **numa: str | None) -> dict[s
     return {"gpu_topology": topo}
 
 
-def windows(
-    bar1_mib: int | None, word: str = "OK", link: str = "PHB", name: str = "NVIDIA GeForce RTX 4090"
-) -> dict[str, object]:
-    """Peers over a link, of 24 GB each, and how much of it BAR1 shows."""
-    joined = {**peers(word), **matrix(link)}
-    return {**joined, **all_with(name=name, memory_total_mib=24564, bar1_total_mib=bar1_mib)}
-
-
 IDLE = "NVML: Unable to retrieve NVLink information as all links are inActive"
 COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 OFF: dict[str, Any] = {"active": False, "speed_gb_s": None}
