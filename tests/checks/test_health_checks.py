@@ -102,9 +102,9 @@ def test_without_profiles_only_the_host_itself_is_judged() -> None:
 
 
 def test_an_unlimited_stack_crashes_an_old_nccl() -> None:
-    unlimited = {"limits": replace(UNLIMITED, stack="unlimited")}
-    assert ("limits", "stack", "warning") in bad(resolve("unknown", "cu121", "stock"), **unlimited)
-    assert ("limits", "stack", "warning") not in bad(**unlimited)
+    unlimited, finding = replace(UNLIMITED, stack="unlimited"), ("limits", "stack", "warning")
+    assert finding in bad(resolve("unknown", "cu121", "stock"), limits=unlimited)
+    assert finding not in bad(limits=unlimited)
 
 
 LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", uses_pam=True)
