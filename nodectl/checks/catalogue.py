@@ -34,11 +34,11 @@ def launch_modules() -> tuple[ModuleType, ...]:
 
 def _loaded(*, launch: bool) -> tuple[ModuleType, ...]:
     names = (name for name in names_below("nodectl.checks") if name.startswith(_LAUNCH) == launch)
-    return tuple(sorted(map(import_module, names), key=_place))
 
+    def place(module: ModuleType) -> tuple[bool, int, str]:
+        return module.__name__.startswith("nodectl.checks.fleet."), getattr(module, "ORDER", _LAST), module.__name__
 
-def _place(module: ModuleType) -> tuple[bool, int, str]:
-    return module.__name__.startswith("nodectl.checks.fleet."), getattr(module, "ORDER", _LAST), module.__name__
+    return tuple(sorted(map(import_module, names), key=place))
 
 
 def values(module: ModuleType) -> Iterator[object]:

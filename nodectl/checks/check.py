@@ -233,17 +233,12 @@ class Field:
         if value is None:
             return None
         texts: dict[Key, dict[str, str | None]] = {}
-        for (which, kind, part), text in _in_parts(self.values(host, value)):
+        values = self.values(host, value)
+        by_item = values if isinstance(values, Mapping) else {} if values is None else {"": values}
+        for item, text in by_item.items():
+            which, kind, part = (item, "", "") if isinstance(item, str) else item
             texts.setdefault((self.check.id, which, kind), {})[part] = text
         return texts
-
-
-def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None]]:
-    """Return the values by (which, kind, part)."""
-    if isinstance(values, Mapping):
-        yield from (((name, "", "") if isinstance(name, str) else name, text) for name, text in values.items())
-    elif values is not None:
-        yield ("", "", ""), values
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,14 +394,10 @@ class Subject:
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
 
     def _is_excused(self, value: Unread) -> bool:
-        """Tell whether the host may not be at fault (no rights, a garbled answer), or the check `hung` reports it."""
         return value.hung or value.garbled or (is_denied(value.reason) and not self._is_denied_to_root(value.reason))
 
     def _is_denied_to_root(self, reason: str) -> bool:
-        """Return whether more rights would not help.
-
-        The command was denied although sudo ran it, or the login is root (a lab's root has fewer rights).
-        """
+        """Return whether more rights would not help: sudo or root was denied (a lab's root has fewer rights)."""
         session = self.session
         was_root = _RUN_AS_ROOT in reason or (session is not None and session.is_root)
         is_bounded = session is not None and not session.raisable and self.fact("lab", Lab) is not None

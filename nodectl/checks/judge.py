@@ -27,11 +27,10 @@ def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tupl
     """Return the findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
     findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
-    return tuple(_shortened(finding) for finding in after_causes(told_once(host, findings)))
+    return tuple(_with_readable_length(finding) for finding in after_causes(told_once(host, findings)))
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
-    """Yield the findings; if the function fails, those it had found, and its checks as unknown."""
     try:
         yield from judgement.function(host)
     except Exception as error:  # a bug in one check, or an unforeseen output, must not end the other checks
@@ -43,8 +42,7 @@ def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
             yield host.finding(check, Status.UNKNOWN, actual=f"the check failed: {reason}", remedy=remedy)
 
 
-def _shortened(finding: Finding) -> Finding:
-    """Return the finding with its texts cut to a readable length: a host may print anything."""
+def _with_readable_length(finding: Finding) -> Finding:
     if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= LONGEST:
         return finding
     subject, expected, actual, evidence = (
@@ -85,17 +83,15 @@ _WRONG = (Status.FAILED, Status.WARNING)
 def after_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Return one host's findings; if a check's cause has fired too, the check gets the cause's remedy."""
     fired = {finding.check: finding for finding in reversed(findings) if finding.status in _WRONG}
-    return [_after(finding, fired) for finding in findings]
-
-
-def _after(finding: Finding, fired: dict[str, Finding]) -> Finding:
-    check = checks().get(finding.check)
-    if check is None or finding.status not in _WRONG:
-        return finding
-    cause = next((fired[name] for name in check.follows if name in fired), None)
-    if cause is None or not cause.remedy:
-        return finding
-    return replace(finding, remedy=f"first mend what {cause.check} says, which may be why: {cause.remedy}")
+    adjusted = []
+    for finding in findings:
+        check = checks().get(finding.check)
+        causes = check.follows if check and finding.status in _WRONG else ()
+        cause = next((fired[name] for name in causes if name in fired), None)
+        if cause and cause.remedy:
+            finding = replace(finding, remedy=f"first mend what {cause.check} says, which may be why: {cause.remedy}")
+        adjusted.append(finding)
+    return adjusted
 
 
 def all_traces_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from nodectl.checks.check import Action, Check, Subject, judges
 from nodectl.common import bounded_json
@@ -87,25 +86,18 @@ def read_answers(text: str, exit_status: int, complaint: str = "") -> tuple[Answ
     if not _JSON.match(text):
         if _STRAY.search(text):
             raise ValueError("its JSON does not stand alone on standard output")
-        return (_by_nagios(text, exit_status, complaint),)
+        line, _, measured = next((line for line in text.splitlines() if line.strip()), "").partition("|")
+        actual = line.strip() or complaint or f"exit status {exit_status}, and no word"
+        return (Answer(status=_NAGIOS[exit_status], actual=actual, evidence=measured.strip()),)
     document = bounded_json.loads(text)
     try:
         answers = _ANSWERS.validate_python(document if isinstance(document, list) else [document])
     except ValidationError as error:
-        raise ValueError(_wrong(error.errors()[0])) from error
+        item = error.errors()[0]
+        number, *path = item["loc"] or (0,)
+        raise ValueError(f"answer {int(number) + 1}: {'.'.join(map(str, path))}: {item['msg']}") from error
     status = worst(answer.status for answer in answers)
     # what printed its answer and failed then has not said all
     if exit_status not in (0, *(code for code, named in enumerate(_NAGIOS) if named is status)):
         raise ValueError(f"it says {status}, and ends with exit status {exit_status}")
     return answers
-
-
-def _by_nagios(text: str, exit_status: int, complaint: str) -> Answer:
-    line, _, measured = next((line for line in text.splitlines() if line.strip()), "").partition("|")
-    actual = line.strip() or complaint or f"exit status {exit_status}, and no word"
-    return Answer(status=_NAGIOS[exit_status], actual=actual, evidence=measured.strip())
-
-
-def _wrong(item: ErrorDetails) -> str:
-    number, *path = item["loc"] or (0,)
-    return f"answer {int(number) + 1}: {'.'.join(map(str, path))}: {item['msg']}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nodectl.common.counting import counted
@@ -72,12 +73,8 @@ _NUMBER = re.compile(r"(?!(.)\1*$)(?!0?123456789)(?=\D*\d)\S{4,64}")
 
 
 def _read_host_serial(recording: Recording) -> str:
-    """Return the number; Absent if the firmware has none, or the login may not see it."""
-    text = (
-        output(recording, _HOST_SERIAL_COMMAND.key, "not shown to this login, or there is none")
-        .partition(":")[2]
-        .strip()
-    )
+    shown = output(recording, _HOST_SERIAL_COMMAND.key, "not shown to this login, or there is none")
+    text = shown.partition(":")[2].strip()
     if not _NUMBER.fullmatch(text):
         raise AbsentError(f"its maker left {text!r} there")
     return text
@@ -194,7 +191,12 @@ class Pcie:
 
 def _read_pcie(recording: Recording) -> Pcie:
     text = output_of_root(recording, _LSPCI)
-    lspci, parents = parse(parse_lspci_acs, text), _parents(recording)
+    lspci, parents = parse(parse_lspci_acs, text), dict[str, str]()
+    virtual: bool | None = None
+    with suppress(AbsentError, UnknownError):
+        parents = parse(_read_tree, output(recording, "pci-tree"))
+    with suppress(AbsentError, UnknownError):
+        virtual = _HYPERVISOR.search(output(recording, "cpuinfo-flags")) is not None
     if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
     if not text.endswith("\n\n"):  # as each of its devices does
@@ -212,30 +214,15 @@ def _read_pcie(recording: Recording) -> Pcie:
         lspci.bridges,
         lspci.links,
         {address: bridge for address, bridge in parents.items() if bridge},
-        _virtual(recording),
+        virtual,
         gone=lspci.gone,
     )
 
 
-def _parents(recording: Recording) -> Mapping[str, str]:
-    """Return the bridge above each device, empty if none is; a recording without the tree still has the rest."""
-    try:
-        return parse(_read_tree, output(recording, "pci-tree"))
-    except (AbsentError, UnknownError):
-        return {}
-
-
-def _read_tree(text: str) -> Mapping[str, str]:
+def _read_tree(text: str) -> dict[str, str]:
     """`…/0000:00:01.0/0000:01:00.0` a line."""
     paths = [_ADDRESS.findall(line) for line in text.splitlines()]
     return {path[-1]: path[-2] if len(path) > 1 else "" for path in paths if path}
-
-
-def _virtual(recording: Recording) -> bool | None:
-    try:
-        return _HYPERVISOR.search(output(recording, "cpuinfo-flags")) is not None
-    except (AbsentError, UnknownError):
-        return None
 
 
 def _pcie_words(pcie: Pcie) -> str:

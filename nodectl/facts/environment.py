@@ -175,17 +175,13 @@ def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
         note = {str(key): str(value) for key, value in bounded_json.loads(lines["note"]).items()}
     except (ValueError, KeyError, AttributeError) as error:
         raise ParseError(f"nccl-tests: {lines}") from error
-    run = lines.get("run")
-    return NcclTestsBuild(
-        lines["program"], note, lines.get("library", ""), None if run is None else _run_error(*run.partition(" ")[::2])
-    )
+    run_error = _run_error(*lines["run"].partition(" ")[::2]) if "run" in lines else None
+    return NcclTestsBuild(lines["program"], note, lines.get("library", ""), run_error)
 
 
 def _run_error(status: str, text: str) -> str:
-    """Return why a run failed; empty if it ended well, without a wrong value, and its versions agree."""
     wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
-    version_matches = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
-    versions = {version_match[1] for version_match in version_matches if version_match}
+    versions = set(re.findall(r"nccl-(?:headers|library)=\s*(\d+)", text))
     if status != "0":
         return f"ended with {status}: {text[-200:].strip()}"
     if wrong and wrong[1] != "0":

@@ -32,7 +32,7 @@ from nodectl.facts.parsers.text import bus_id
 from nodectl.model.recording import Command, Recording
 
 if TYPE_CHECKING:
-    from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink
+    from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
     from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 
@@ -44,11 +44,11 @@ _TABLE = Command(
 # alone it goes on after a GPU of which the driver gives no handle
 _LIST = Command("nvidia-smi-list", ("nvidia-smi", "-L"), deadline_s=20, hardware=True)
 GPUS_COMMANDS = (REPORT, _TABLE, _LIST)
-_LISTED = re.compile(r"^GPU (\d{1,4}): (.*?) ?\(UUID: ([^()]+)\)$", re.MULTILINE)
+_LISTED = re.compile(r"^GPU (\d{1,4}): (.*?) ?\(UUID: ([^()]+)\)\r?$", re.MULTILINE)
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
-_ATTACHED = re.compile(r"^Attached v?GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
+_ATTACHED = re.compile(r"^Attached v?GPUs +: (\d{1,4})\r?$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
 _HEADER_CHARS = 4096
 # of a program's own fault; the collector ends what takes too long by others
 _CRASHES = (4, 6, 7, 8, 11)
@@ -100,7 +100,6 @@ def _read_gpus(recording: Recording) -> Gpus:
         (_LIST.key, _from_list),
     )
     reasons: list[Exception] = []
-    recording = _with_newlines(recording, GPUS_COMMANDS)
     number = (_status(recording, REPORT.key) or 0) - 128
     # what it had printed by then is no report
     crash = f"nvidia-smi -q was killed by signal {number}" if number in _CRASHES else ""
@@ -125,20 +124,12 @@ def _read_gpus(recording: Recording) -> Gpus:
     raise reasons[0] if reasons else UnrecordedError(f"{REPORT.key} is not in the recording")
 
 
-def _with_newlines(recording: Recording, commands: tuple[Command, ...]) -> Recording:
-    """Return the recording with the commands' lines ended as on Linux: a pasted output may come from elsewhere."""
-    entries = [recording.entries[command.key] for command in commands if command.key in recording.entries]
-    pasted = {one.key: replace(one, stdout=one.stdout.replace("\r\n", "\n")) for one in entries if "\r" in one.stdout}
-    return replace(recording, entries={**recording.entries, **pasted}) if pasted else recording
-
-
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
-    """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
-    table = _table(recording) if gpus.source == REPORT.key else None
+    table = _table(recording)
     counts = {
         "the header of nvidia-smi -q says": _attached(recording),
-        "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table else None,
+        "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table and gpus.source == REPORT.key else None,
     }
     others = {name: number for name, number in counts.items() if number is not None}
     all_of_them = gpus.count + len(gpus.lost)
@@ -146,7 +137,7 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     least = 0 if gpus.lost else gpus.count
     odd = [f"{name} {number}" for name, number in others.items() if not least <= number <= all_of_them]
     # of a lost GPU nobody tells all
-    others_say = [] if gpus.lost else [*_bad_ends(recording), *_other_uuids(recording, gpus)]
+    others_say = [] if gpus.lost else [*_bad_ends(recording), *_other_uuids(table, gpus)]
     disputed = " and ".join(odd or ([gpus.disputed] if gpus.disputed else others_say))
     return replace(gpus, disputed=disputed, confirmed=all_of_them in others.values())
 
@@ -181,7 +172,6 @@ def _status(recording: Recording, key: str) -> int | None:
 
 
 def _bad_ends(recording: Recording) -> list[str]:
-    """Return what nvidia-smi itself calls a failure, though it printed its GPUs; a query that cannot be read."""
     ends = {key: _status(recording, key) for key in (REPORT.key, _TABLE.key)}
     bad = [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
     try:
@@ -193,9 +183,7 @@ def _bad_ends(recording: Recording) -> list[str]:
     return bad
 
 
-def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
-    """Return the UUIDs that only one of nvidia-smi -q and its query names."""
-    table = _table(recording)
+def _other_uuids(table: NvidiaSmiQuery | None, gpus: Gpus) -> list[str]:
     if table is None:
         return []
     asked = {_text(row, "uuid") for row in table.gpus}
@@ -214,7 +202,6 @@ def _single(key: str, gpus: Gpus) -> Gpus:
 
 
 def _attached(recording: Recording) -> int | None:
-    """Return the number in the header, also of a report whose rest cannot be read."""
     report = recording.entries.get(REPORT.key)
     match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     return int(match[1] or match[2]) if match else None
@@ -243,7 +230,11 @@ def _from_report(recording: Recording) -> Gpus:
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
     numbers = (indexes.get(gpu.bus_id, indexes.get(gpu.uuid, number)) for number, gpu in enumerate(whole))
-    devices = _with_resets(tuple(Gpu(*(*_all_values(gpu), number)) for gpu, number in zip(whole, numbers, strict=True)))
+    devices = tuple(Gpu(*(*_all_values(gpu), number)) for gpu, number in zip(whole, numbers, strict=True))
+    # older drivers say only in place of the values that a GPU needs a reset
+    devices = tuple(
+        replace(gpu, reset_required=True) if any(map(needs_reset, gpu.unavailable.values())) else gpu for gpu in devices
+    )
     gpus = Gpus(
         len(devices),
         devices,
@@ -261,17 +252,7 @@ def _from_report(recording: Recording) -> Gpus:
 _all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
 
 
-def _with_resets(devices: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Return the GPUs with those that need a reset: older drivers say so only in place of the values."""
-    needs = [any(map(needs_reset, gpu.unavailable.values())) for gpu in devices]
-    pairs = zip(devices, needs, strict=True)
-    return (
-        tuple(replace(gpu, reset_required=gpu.reset_required or need) for gpu, need in pairs) if any(needs) else devices
-    )
-
-
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
-    """Return the query's rows; None if it has none to tell."""
     try:
         return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     except (AbsentError, UnknownError, ParseError):
@@ -287,7 +268,6 @@ def _from_table(recording: Recording) -> Gpus:
 
 
 def _from_list(recording: Recording) -> Gpus:
-    """Return the GPUs of `nvidia-smi -L`; ParseError if it names none."""
     rows = _LISTED.findall(entry(recording, _LIST.key, in_part=True).stdout)
     if not rows:
         raise ParseError(f"{_LIST.key}: no 'GPU 0: <name> (UUID: …)'")
@@ -329,7 +309,6 @@ _GPU_TOPOLOGY_KEY = "nvidia-smi-topo"
 
 
 def _between(recording: Recording, key: str) -> Any:
-    """Return what `nvidia-smi topo` tells; Absent if it finds no device."""
     if key in recording.entries and _no_devices(recording, key):
         raise AbsentError("nvidia-smi finds no device")
     return parsed_as(recording, key)
@@ -374,8 +353,6 @@ _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), de
 
 
 def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
-    """Each link's state, and its error counters where those could be read too."""
-    recording = _with_newlines(recording, (_STATE, _ERRORS))
     done = entry(recording, _STATE.key, in_part=True)
     if done.exit_status and not _LISTED.search(done.stdout):
         output(recording, _STATE.key)  # raises its reason
@@ -392,15 +369,17 @@ def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
     counted = {(gpu.index, link.link): link for gpu in counters.gpus for link in gpu.links or ()}
     gpus = []
     for gpu in state.gpus:
-        links = (_counted(link, counted.get((gpu.index, link.link))) for link in gpu.links or ())
+        links = [
+            replace(
+                counted.get((gpu.index, link.link), link),
+                active=link.active,
+                speed_gb_s=link.speed_gb_s,
+                unavailable=link.unavailable,
+            )
+            for link in gpu.links or ()
+        ]
         gpus.append(gpu if gpu.links is None else replace(gpu, links=tuple(links)))
     return replace(state, gpus=tuple(gpus))
-
-
-def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
-    if counters is None:
-        return link
-    return replace(counters, active=link.active, speed_gb_s=link.speed_gb_s, unavailable=link.unavailable)
 
 
 def _nvlink_words(nvlink: NvidiaSmiNvlink) -> str:

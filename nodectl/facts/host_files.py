@@ -52,11 +52,8 @@ def _parse_host_files(text: str) -> HostFiles:
         elif file == "missing":
             missing.append(rest)
         elif equals and _NAME.fullmatch(name):
-            variables.append(
-                Variable(
-                    file, name, value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
-                )
-            )
+            is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            variables.append(Variable(file, name, value[1:-1] if is_quoted else value))
     addresses_by_name = {name: tuple(of_name) for name, of_name in addresses.items()}
     return HostFiles(machine_id, addresses_by_name, tuple(variables), tuple(missing))
 

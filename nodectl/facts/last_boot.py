@@ -71,7 +71,6 @@ def _timed(rows: Iterable[str]) -> Iterator[tuple[float, str]]:
 
 
 def _way(said: Mapping[str, Sequence[str]], dumps: Sequence[str], reason: str) -> tuple[str, str]:
-    """Return how it ended, and the line that says so."""
     end = float(said["end"][-1]) if "end" in said else 0.0
     rows = [(at, text) for at, text in _timed(said.get("line", ())) if text.startswith(("kernel: ", "systemd"))]
     lines = [text for at, text in rows if at >= end - _NEAR_S and not _MENDED.search(text)]

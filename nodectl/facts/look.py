@@ -77,12 +77,11 @@ def _read_hung(recording: Recording) -> Hung:
         if done.key not in no_time:
             by_tool.setdefault(tool(done), []).append(done)
     floods = frozenset(name for name, entries in by_tool.items() if all(is_flood(done) for done in entries))
-    return Hung(tuple(_hung(name, entries) for name, entries in by_tool.items()), no_time, floods)
-
-
-def _hung(name: str, entries: list[Entry]) -> tuple[str, float, tuple[str, ...]]:
-    waited = [done.duration_s for done in entries if _NOT_ASKED not in done.stderr]
-    return name, max(waited, default=0.0), tuple(done.key for done in entries)
+    tools = []
+    for name, entries in by_tool.items():
+        waited_s = max((done.duration_s for done in entries if _NOT_ASKED not in done.stderr), default=0.0)
+        tools.append((name, waited_s, tuple(done.key for done in entries)))
+    return Hung(tuple(tools), no_time, floods)
 
 
 def _hung_words(hung: Hung) -> str:
@@ -178,8 +177,7 @@ def not_sent(reason: str) -> str:
 
 
 def _read_site(recording: Recording) -> Site:
-    keys = sorted(key for key in recording.entries if _KEY.fullmatch(key))
-    runs = {key: _run(recording.entries[key]) for key in keys}
+    runs = {key: _run(entry) for key, entry in sorted(recording.entries.items()) if _KEY.fullmatch(key)}
     if not recording.entries:
         raise UnknownError("no command is in the recording")
     if not runs:
@@ -209,14 +207,11 @@ def _why(entry: Entry, complaint: str) -> str:
         return f"it did not end within {limit_s} s"
     if status is None or entry.cut:
         return "its output was cut"
-    return "" if 0 <= status <= 3 else _ended(status, complaint)
-
-
-def _ended(status: int, complaint: str) -> str:
-    named = ""
+    if 0 <= status <= 3:
+        return ""
+    text = f"exit status {status}"
     with suppress(ValueError):
-        named = f" ({signal.Signals(status - _SIGNALS).name})" if status > _SIGNALS else ""
-    text = f"signal {status - _SIGNALS}{named} ended it" if named else f"exit status {status}"
+        text = f"signal {status - _SIGNALS} ({signal.Signals(status - _SIGNALS).name}) ended it"
     meaning = f", {_MEANS[status]}" if status in _MEANS else ""
     return f"{text}{meaning}{': ' if complaint else ''}{complaint}"
 

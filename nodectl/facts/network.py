@@ -238,12 +238,8 @@ def _parse_flow_control(text: str) -> FlowControl:
         else:
             on = tuple(number for number, bit in enumerate(value.strip()) if bit == "1")
         rows.setdefault(name, {})[kind] = on
-    return FlowControl(
-        {
-            name: InterfaceFlow(row.get("pfc"), row.get("roce_np"), row.get("roce_rp"))
-            for name, row in sorted(rows.items())
-        }
-    )
+    kinds = ("pfc", "roce_np", "roce_rp")
+    return FlowControl({name: InterfaceFlow(*map(row.get, kinds)) for name, row in sorted(rows.items())})
 
 
 FLOW_CONTROL_FACT = text_fact(

@@ -70,22 +70,18 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _packages_words(packages: Packages) -> str:
-    """Return it without the many parts of a driver."""
     named = [package for package in packages.installed.values() if _fits(package.name, _PATTERNS)]
     return ", ".join(f"{package.name} {package.version}" for package in named) or "none"
 
 
 def _parse_packages(text: str) -> Packages:
-    rows = [line.split() for line in text.splitlines()]
     if "\t" in text:
         return Packages(dict(_of_rpm(text)))
-    return Packages(
-        {row[0]: Package(row[0], row[1], row[2][0] == "h") for row in rows if len(row) == 3 and row[2][1] == "i"}
-    )
+    rows = [row for line in text.splitlines() if len(row := line.split()) == 3 and row[2][1] == "i"]
+    return Packages({name: Package(name, version, status[0] == "h") for name, version, status in rows})
 
 
 def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:
-    """Read rpm's packages by name; the version is `version-release`, without an epoch."""
     rows = [line.split("\t") for line in text.splitlines()]
     locks = [row[1] for row in rows if row[0] == "lock" and len(row) == 2]
     for row in rows:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, counts, entry, gib, matches, output, rows, script, text_fact, whole
-from nodectl.facts.storage import FileSystem, parse_df
+from nodectl.facts.storage import parse_df
 from nodectl.model.recording import Command, Recording
 
 
@@ -108,21 +108,20 @@ class Numa:
 def _parse_numa(text: str) -> Numa:
     nodes: dict[int, dict[str, str]] = {}
     for match in matches(_LINE, text, "numa"):
-        nodes.setdefault(int(match[1]), {})[match[3] or match[2]] = match[4].strip()
+        nodes.setdefault(int(match[1]), {})[match[3] or match[2]] = match[4].strip().removesuffix(" kB")
     if not nodes:
         raise ParseError("numa: no node is named")
-    return Numa(tuple(_node(number, nodes[number]) for number in sorted(nodes)))
 
+    def mib(node: dict[str, str], name: str) -> int | None:
+        kib = whole(node.get(name))
+        return None if kib is None else kib // 1024
 
-def _node(number: int, values: dict[str, str]) -> NumaNode:
-    total, free = (_mib(values.get(name, "")) for name in ("MemTotal", "MemFree"))
-    return NumaNode(number, values.get("cpulist", ""), total, free)
-
-
-def _mib(text: str) -> int | None:
-    """Whole MiB of a text such as `2048 kB`; None for any other text."""
-    value = whole(text.removesuffix(" kB"))
-    return None if value is None else value // 1024
+    return Numa(
+        tuple(
+            NumaNode(number, node.get("cpulist", ""), mib(node, "MemTotal"), mib(node, "MemFree"))
+            for number, node in sorted(nodes.items())
+        )
+    )
 
 
 NUMA_FACT = text_fact(
@@ -174,23 +173,19 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 def _read_memory(recording: Recording) -> Memory:
     mib = parse_meminfo(output(recording, "meminfo"))
-    shared = _shared(recording)
+    done = entry(recording, _SHM.key)
+    table = parse_df(done.stdout) if done.exit_status == 0 else ()
+    # df shows the file system above /dev/shm if it is none of its own
+    shared = next(((row.size_mib, row.free_mib) for row in table if row.mount == _SHM_MOUNT), (None, None))
     return Memory(
         mib["MemTotal"],
         mib.get("MemAvailable"),
         mib.get("SwapTotal"),
-        None if shared is None else shared.size_mib,
+        shared[0],
         mib.get("SwapFree"),
-        None if shared is None else shared.free_mib,
+        shared[1],
         mib.get("Hugetlb"),
     )
-
-
-def _shared(recording: Recording) -> FileSystem | None:
-    """Return the file system of /dev/shm; df shows the one above it where it has none of its own."""
-    done = entry(recording, _SHM.key)
-    table = parse_df(done.stdout) if done.exit_status == 0 else ()
-    return next((row for row in table if row.mount == _SHM_MOUNT), None)
 
 
 MEMORY_FACT = Fact(

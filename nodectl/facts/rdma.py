@@ -97,7 +97,6 @@ class Device:
 
 @lru_cache(maxsize=8192)
 def _row(line: str) -> tuple[str, int | None, str, str] | None:
-    """(device, port, file, value); None for what is no such line. Hosts of one kind print most lines alike."""
     match = _IB_PORTS_LINE.fullmatch(line)
     if match is None:
         return None
@@ -133,7 +132,6 @@ def read_sysfs(text: str) -> dict[str, Device]:
 
 
 def _port(name: str, port: int, device: Device) -> IbPort:
-    """One port, with what its device says of all of them."""
     files = device.ports[port]
     rate = _RATE.search(files.get("rate", ""))
     numa = whole(device.files.get("device/numa_node"))
@@ -164,13 +162,11 @@ def _port(name: str, port: int, device: Device) -> IbPort:
 
 @lru_cache(maxsize=1024)
 def _counter(path: str) -> str | None:
-    """Return the counter's name; None for another file."""
     folder, _, name = path.rpartition("/")
     return name if folder in ("counters", "hw_counters") else None
 
 
 def _word(text: str | None) -> str | None:
-    """Return the state's name: `4: ACTIVE` is ACTIVE."""
     return None if text is None else text.rpartition(":")[2].strip()
 
 
@@ -300,7 +296,6 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 
 def _ipv4(gid: str) -> str | None:
-    """Return the IPv4 address that a GID, as the kernel prints it, carries in its last four bytes; None without."""
     match = _MAPPED.fullmatch(gid)
     return ".".join(map(str, bytes.fromhex(match[1] + match[2]))) if match else None
 

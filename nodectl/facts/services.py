@@ -91,18 +91,13 @@ def _parse_units(text: str) -> Units:
             block[name] = value
         else:
             raise ParseError(f"units: line {number}: {line[:200]!r}")
-    printed = [unit_block for unit_block in [*blocks, block] if unit_block]
+    printed = [each for each in [*blocks, block] if each]
     needed = {"Id", "LoadState", "ActiveState"}.union(*printed[:-1])
     if not printed or needed - printed[-1].keys():
         raise ParseError("units: the output is cut: its last unit lacks what systemctl was asked for")
-    units = [_unit(unit_block) for unit_block in printed]
+    states = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result")
+    units = [Unit(each["Id"].removesuffix(_SERVICE), *(each.get(key, "") for key in states)) for each in printed]
     return Units(system, {unit.name: unit for unit in units}, tuple(failed))
-
-
-def _unit(block: dict[str, str]) -> Unit:
-    name = block["Id"].removesuffix(_SERVICE)
-    states = (block.get(key, "") for key in ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result"))
-    return Unit(name, *states)
 
 
 def _units_words(units: Units) -> str:

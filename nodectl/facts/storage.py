@@ -87,11 +87,13 @@ def _inodes_used_percent(line: str) -> int | None:
     return round(100 * int(match[2]) / int(match[1]))
 
 
-def _disk_words(disk: Disk) -> str:
-    return f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}"
-
-
-DISK_FACT = Fact("disk", (script("df", shell("df", state=STATE_FOLDER), waits=True),), _read_disk, _disk_words, row=800)
+DISK_FACT = Fact(
+    "disk",
+    (script("df", shell("df", state=STATE_FOLDER), waits=True),),
+    _read_disk,
+    lambda disk: f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}",
+    row=800,
+)
 
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -274,17 +276,18 @@ def _read_drives(recording: Recording) -> Drives:
 
 
 def _drive(name: str, report: Mapping[str, Any]) -> Drive:
-    """Return it as smartctl or nvme has it; a virtual disk says nothing of its health."""
     log = report.get("nvme_smart_health_information_log") or (report if "critical_warning" in report else {})
     attributes = report.get("ata_smart_attributes", {}).get("table", [])
     warning = log.get("critical_warning")
+    counters = (report.get("scsi_error_counter_log") or {}).values()
+    uncorrected = [int(counter.get("total_uncorrected_errors", 0)) for counter in counters]
     return Drive(
         name,
         passed=report.get("smart_status", {}).get("passed"),
         # nvme -v says each bit by its name besides
         critical_warning=_whole(warning.get("value") if isinstance(warning, dict) else warning),
         used_percent=_whole(log.get("percentage_used", log.get("percent_used"))),
-        media_errors=_media_errors(report, log),
+        media_errors=_whole(log.get("media_errors", sum(uncorrected) if uncorrected else None)),
         unreadable_sectors=sum(
             int(attribute["raw"]["value"]) for attribute in attributes if attribute.get("id") in _UNREADABLE
         )
@@ -299,14 +302,6 @@ def _drive(name: str, report: Mapping[str, Any]) -> Drive:
 def _whole(value: object) -> int | None:
     """Return a number; nvme writes one that is large as text."""
     return None if value is None else int(str(value))
-
-
-def _media_errors(report: Mapping[str, Any], log: Mapping[str, Any]) -> int | None:
-    """NVMe's, or what SCSI counts as not corrected."""
-    if "media_errors" in log:
-        return _whole(log["media_errors"])
-    counters = report.get("scsi_error_counter_log")
-    return sum(int(counter.get("total_uncorrected_errors", 0)) for counter in counters.values()) if counters else None
 
 
 def _drives_words(drives: Drives) -> str:

@@ -34,6 +34,9 @@ if ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(number)) == 0:
 """
 
 
+_WHEELS = (("nvidia_nccl", "nccl"), ("nvidia_cudnn", "cudnn"), ("nvidia_cuda_runtime", "cuda"))
+
+
 @dataclass(frozen=True, slots=True)
 class Versions:
     """Versions as a job would load them: from the venv's files and the loaded driver, never by importing torch.
@@ -94,6 +97,10 @@ def _read_versions(recording: Recording) -> Versions:
             unavailable[name] = reason
         return value
 
+    def driver_cuda() -> str | None:
+        # an older nvidia-smi does not know --version: its report has it
+        return _smi(recording, "CUDA") or GPUS_FACT.read(recording).cuda_version
+
     no_venv = reason or f"no venv in {venv}"
     missing = no_venv if "python" not in wheels else "no such wheel in the venv"
     no_cuda = "torch is built without CUDA" if "torch" in wheels else missing
@@ -108,16 +115,15 @@ def _read_versions(recording: Recording) -> Versions:
         driver_installed=version(
             "driver_installed", lambda: _after(output(recording, "driver-installed"), r"(\S+)"), "not printed"
         ),
-        driver_library=version("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
+        driver_library=version("driver_library", partial(_smi, recording, "NVML"), "not printed by this nvidia-smi"),
         driver_flavour=version("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
-        driver_cuda=version("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
+        driver_cuda=version("driver_cuda", driver_cuda, "not printed by this nvidia-smi"),
         iperf3=version("iperf3", lambda: _after(output(recording, "iperf3-version"), r"iperf (\S+)"), "not printed"),
         unavailable=unavailable,
     )
 
 
 def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
-    """Return the venv's folder, versions by name, and why there are none if it could not be looked into."""
     values: dict[str, str] = {}
     try:
         text = output(recording, "venv")
@@ -129,17 +135,10 @@ def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
         kind, _, value = line.partition(" ")
         if kind == "wheel":
             name, _, version = value.rpartition("-")
-            values[_wheel(name)] = version
+            values[next((short for wheel, short in _WHEELS if name.startswith(wheel)), name)] = version
         elif value and value != "None":
             values.setdefault(kind, value)
     return values.pop("venv", ""), values, ""
-
-
-def _wheel(name: str) -> str:
-    for wheel, short in (("nvidia_nccl", "nccl"), ("nvidia_cudnn", "cudnn"), ("nvidia_cuda_runtime", "cuda")):
-        if name.startswith(wheel):
-            return short
-    return name
 
 
 def _after(text: str, pattern: str) -> str | None:
@@ -148,7 +147,6 @@ def _after(text: str, pattern: str) -> str | None:
 
 
 def _driver(recording: Recording) -> str | None:
-    """Return the loaded module's version, from the kernel; else what nvidia-smi was told by it."""
     try:
         loaded = entry(recording, "proc-driver-nvidia")
     except UnknownError:
@@ -159,7 +157,6 @@ def _driver(recording: Recording) -> str | None:
 
 
 def _flavour(recording: Recording) -> str | None:
-    """Return whether it is the open kernel module, or the proprietary one."""
     loaded = entry(recording, "proc-driver-nvidia")
     if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
         return None
@@ -170,12 +167,6 @@ def _smi(recording: Recording, component: str) -> str | None:
     """Return a line of `nvidia-smi --version`, whose wording changed with the drivers."""
     text = entry(recording, "nvidia-smi-version").stdout
     return _after(text, rf"{component}\s+[Vv]ersion\s*:\s*(\d[\d.]*)")
-
-
-def _driver_cuda(recording: Recording) -> str | None:
-    """Return it as `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
-    version = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
-    return GPUS_FACT.read(recording).cuda_version if version is None else version
 
 
 def _versions_words(versions: Versions) -> str:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.judge import after_causes, all_traces_first, not_judged
 from nodectl.health.history import StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck
 from nodectl.model.finding import Finding
-from nodectl.model.host import Host
-from nodectl.model.recording import Command, Recording
-from nodectl.model.result import CommandResult
 from nodectl.model.status import Status, worst
 from nodectl.recordings.source import Source
-
-ReadHost = Callable[[Host, Sequence[Command]], Recording | CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,42 +67,19 @@ def look(
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
     readings = {name: reading for name in orders if (reading := results[name].reading) is not None}
-    return Health(tuple(findings), profiles, recorded, _kept(state, readings))
-
-
-def _kept(state: StateFile, readings: Mapping[str, Previous]) -> tuple[str, ...]:
-    """Keep the readings; a full disk here fails no look: the note says what cannot be compared next time."""
+    notes: tuple[str, ...] = ()
     try:
         if readings:
             state.write(readings)
-    except OSError as error:
-        return (f"{state.path}: {error.strerror or error}: the next look cannot compare counters with this one",)
-    return ()
+    except OSError as error:  # a full disk here fails no look
+        notes = (f"{state.path}: {error.strerror or error}: the next look cannot compare counters with this one",)
+    return Health(tuple(findings), profiles, recorded, notes)
 
 
 def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth]:
-    if source.recorded is not None:
-        yield from (_read_and_judged(source.one, order) for order in orders.values())
-        return
     for host, answer in source.recordings(lambda host: orders[host.name].commands):
-        yield _judged(orders[host.name], answer)
-
-
-def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:
-    try:
-        answer = read(order.host, order.commands)
-    except Exception as error:  # a folder that nobody thought of
-        return _unforeseen(order, error)
-    return _judged(order, answer)
-
-
-def _judged(order: Order, answer: Recording | CommandResult) -> HostHealth:
-    """Return the host's health; what one host answers ends no look at the others."""
-    try:
-        return judge_answer(order, answer)
-    except Exception as error:  # what nobody thought a host could print
-        return _unforeseen(order, error)
-
-
-def _unforeseen(order: Order, error: Exception) -> HostHealth:
-    return HostHealth(order.host.name, (*order.wanted.findings, not_judged(order.host.name, error)))
+        order = orders[host.name]
+        try:
+            yield judge_answer(order, answer)
+        except Exception as error:  # what nobody thought a host could print
+            yield HostHealth(host.name, (*order.wanted.findings, not_judged(host.name, error)))

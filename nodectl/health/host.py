@@ -41,6 +41,7 @@ VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
 # by these a host's reading is placed: its boot, and whether a recording answers
 _ALWAYS_READ = frozenset({"boot", "lab"})
 _LONGEST = 200
+_facts = lru_cache(maxsize=64)(facts_for)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,9 @@ def order_of(
     if site is not None:
         refuse_unknown(host.name, policy, [check.id for check in site])
     own_commands = commands_on(host, site or ())
-    facts = _facts(*_needs(wanted, replayed=occasions == REPLAYED), occasions)
+    keys, has_gpus = _needs(wanted, replayed=occasions == REPLAYED)
+    facts = _facts(keys, root=has_gpus, occasions=occasions)
+    nics = host.variables.get("nodectl_nics")
     if judged_by is not None:
         read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
         facts = tuple(fact for fact in facts if fact.subject in read)
@@ -124,7 +127,7 @@ def order_of(
     set_variables = {name: value for name, value in asked.items() if value is not None}
     variables = {
         **set_variables,
-        "nodectl_nics": _nics(host),
+        "nodectl_nics": [str(name) for name in nics] if isinstance(nics, list) and nics else None,
         "mounts": policy.mounts,
         VARIABLE: policy.model_dump(include={"xid"}, exclude_unset=True),
         ASKED: [command.key for command in own_commands],
@@ -135,25 +138,12 @@ def order_of(
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the kernel settings to read, and whether there are GPUs.
-
-    A recording counts as one of a host with GPUs if no profile says otherwise.
-    """
+    """Return the kernel settings to read, and whether there are GPUs (in a recording, unless a profile says none)."""
     resolved = wanted.resolved
     if resolved is None:
         return (), replayed
     gpus = resolved.hardware.gpus
     return tuple(sorted(resolved.tuning.sysctl)), replayed if gpus is None else gpus > 0
-
-
-@lru_cache(maxsize=64)
-def _facts(keys: tuple[str, ...], has_gpus: bool, occasions: tuple[Occasion, ...]) -> tuple[Fact[Any], ...]:
-    return facts_for(keys, root=has_gpus, occasions=occasions)
-
-
-def _nics(host: Host) -> list[str] | None:
-    named = host.variables.get("nodectl_nics")
-    return [str(name) for name in named] if isinstance(named, list) and named else None
 
 
 def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:

@@ -87,12 +87,9 @@ class Policy(_Strict):
 
 def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
     """Return the host's policy; UsageError naming the host, the path and what is wrong there."""
-    given = variables.get(VARIABLE)
-    return (
-        Policy()
-        if given is None
-        else check_document(Policy, json.loads(json.dumps(given, default=str)), f"{VARIABLE} of {host}")
-    )
+    if (given := variables.get(VARIABLE)) is None:
+        return Policy()
+    return check_document(Policy, json.loads(json.dumps(given, default=str)), f"{VARIABLE} of {host}")
 
 
 def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:

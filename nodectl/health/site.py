@@ -131,7 +131,6 @@ def _id(path: Path) -> str:
 
 
 def _with_header(check: SiteCheck) -> SiteCheck:
-    """Return it with what its lines `# nodectl: KEY=VALUE` ask for."""
     lines = check.program.decode("utf-8", errors="replace").splitlines()[:_HEAD_LINES]
     for number, line in enumerate(lines, start=1):
         if match := _HEADER.match(line):

@@ -94,7 +94,6 @@ def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] 
 
 
 def _roles_of(check: Check) -> frozenset[str]:
-    """All that the check may be about, whatever its subject."""
     return frozenset([*check.roles, *(role for roles in check.roles_of.values() for role in roles)])
 
 

@@ -88,7 +88,6 @@ def _unpacked(data: bytes, *, packed: bool) -> bytes:
 
 
 def _answers(text: bytes, nonce: bytes) -> tuple[dict[str, _Answer], bool]:
-    """Answers by key, and whether the frame after the last one came."""
     answers: dict[str, _Answer] = {}
     done, current = False, _Answer()
     for part in text.split(b"\n" + nonce + b" ")[1:]:

@@ -87,7 +87,6 @@ class _Opened:
 
 
 def _content(file: int, limit: int) -> bytes | None:
-    """Return what is in it, up to a byte more than the limit; None for what is not a plain file."""
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
         return None

@@ -109,7 +109,6 @@ class Pseudonyms:
         return _styled(value, IPv6Address(upper + self._eui64(packed[8:])))
 
     def _serial(self, value: str) -> str:
-        """Return other letters and digits in the same places."""
         drawn = (self._drawn("serial", value, f"{attempt}") for attempt in range(99))
         made = ("".join(_letter(old, new) for old, new in zip(value, each * 2, strict=False)) for each in drawn)
         return next((each for each in made if each != value), value)
@@ -386,7 +385,6 @@ class Words:
         yield "", text[position:]
 
     def _at(self, parts: Sequence[str], at: int) -> str:
-        """Return the longest known word that begins with the part at `at`."""
         sizes = range(min(len(parts) - at, _LONGEST), 0, -1)
         return next((word for n in sizes if (word := "".join(parts[at : at + n])) in self.known), "")
 
@@ -404,7 +402,6 @@ def serials(text: str) -> set[str]:
 
 
 def _head(text: str) -> tuple[str, int]:
-    """Return the first line of columns, one of which is of serial numbers, and its end; an empty one without any."""
     end = 0
     while match := _COLUMN.search(text, end):
         start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())

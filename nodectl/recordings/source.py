@@ -66,6 +66,8 @@ class ReplaySource:
             return read_host(folder, host.name, self.recorded, keys)
         except ParseError as error:
             return _unreachable(host, error.message, error.remedy)
+        except OSError as error:
+            return _unreachable(host, f"{folder}: {error.strerror or error}", "make it readable to you")
 
     def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
         """Every host with its answer, one after the other, so that no two need stay in memory."""

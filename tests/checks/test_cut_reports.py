@@ -14,8 +14,6 @@ from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 
 PLACES = 7
-# ask another tool for the same, where the first one cannot be read
-SECOND = ("ibstat", "show-gids", "rdma-link")
 # what tells of the hardware, in blocks of lines that repeat
 KEYS = (
     *("nvidia-smi-q", "nvidia-smi-query", "nvidia-smi-nvlink", "nvidia-smi-topo", "nvidia-smi-p2p", "lspci-acs"),

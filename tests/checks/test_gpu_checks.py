@@ -101,7 +101,6 @@ RECOVERY = [
     Case("gpu_recovery", "failed", eight(recovery_action="Drain P2P"), action="drain"),
     Case("gpu_recovery", "failed", eight(recovery_action="Something New"), action="drain"),
 ]
-MANY = 30_000_000
 
 
 def flagged(flag: GpuJudgement) -> Case:

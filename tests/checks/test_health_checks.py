@@ -8,12 +8,8 @@ import pytest
 from nodectl.checks.catalogue import checks
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.facts.board import Pcie
-from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.network import Nic
-from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
-from nodectl.facts.parsers.linux.lspci_acs import PcieBridge
 from nodectl.facts.processors import Memory
 from nodectl.facts.services import Clock, ClockSync
 from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl
@@ -82,11 +78,6 @@ def test_a_host_that_is_as_wanted_is_quiet_but_for_debugging_variables() -> None
         ({"nccl_files": Unread("unknown", "cut")}, ("nccl_file", "", "unknown")),
         ({"nccl_files": Unread("unknown", "cut")}, ("nccl_debug", "", "unknown")),
         ({"nics": Unread("unknown", "cut")}, ("mtu", "", "unknown")),
-        ({"versions": Versions("/v", torch="2.1.2")}, ("versions", "torch", "failed")),
-        ({"versions": Versions("/v", unavailable={"torch": "no venv"})}, ("versions", "torch", "failed")),
-        ({"memory": Memory(64000, 60000, 0, 64)}, ("shared_memory", "/dev/shm", "warning")),
-        ({"memory": Memory(64000, 60000, 0, None)}, ("shared_memory", "/dev/shm", "unknown")),
-        ({"disk": Disk(50000, 20, "/s", 2000)}, ("disk", "/", "warning")),
         ({"time": Clock(-9.0, 0.1)}, ("clock", "offset", "failed")),
         ({"time": Clock(2.0, 0.1)}, ("clock", "offset", "warning")),
         # near our clock only if the answer came fast: 2 s may lie between
@@ -110,44 +101,10 @@ def test_without_profiles_only_the_host_itself_is_judged() -> None:
     assert ("disk", "/", "warning") in bad(None, disk=Disk(50000, 20, "/s", 2000))
 
 
-XID = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus.\n"
-ROOT_PORT = PcieBridge("0000:00:01.1", "Root Port", True)
-
-
-def gpu_host() -> Resolved:
-    """The article's stack with an unlimited stack's NCCL, and access control off."""
-    base = resolve("unknown", "cu121", "stock", overrides={"gpu": {"acs": "off"}})
-    return replace(base, hardware=base.hardware.model_copy(update={"gpus": 3}))
-
-
-@pytest.mark.parametrize(
-    ("facts", "finding"),
-    [
-        ({}, ("gpus", "", "failed")),
-        ({"gpus": Gpus(2, ())}, ("gpus", "", "failed")),
-        ({"gpus": Gpus(3, (), ("0000:41:00.0",))}, ("gpus", "", "failed")),
-        ({"kernel_events": parse_dmesg(XID)}, ("xid", "Xid 79 0000:41:00", "failed")),
-        ({"kernel_events": Unread("unknown", "it was cut")}, ("kernel_log", "", "failed")),
-        ({"kernel_events": Unread("unknown", "see `nodectl sudoers`")}, ("kernel_log", "", "unknown")),
-        ({"pcie": Pcie((ROOT_PORT,), (), {}, False)}, ("access_control", "", "failed")),
-        ({"pcie": Unread("absent", "lspci is not installed")}, ("access_control", "", "unknown")),
-        ({"limits": replace(UNLIMITED, stack="unlimited")}, ("limits", "stack", "warning")),
-        ({"versions": Versions("/v", torch="2.1.2+cu121", driver="470.57.02")}, ("versions", "driver", "failed")),
-        ({"versions": Versions("/v", torch="2.1.2+cu121")}, ("versions", "driver", "unknown")),
-    ],
-)
-def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> None:
-    wanted = gpu_host()
-    stack = wanted.stack
-    quiet: dict[str, Any] = {
-        "nccl_files": NcclFiles(None, None),
-        "gpus": Gpus(3, (), source="nvidia-smi-q"),
-        "kernel_events": Dmesg(()),
-        "pcie": Pcie((ROOT_PORT,), (), {}, True),
-        "versions": Versions("/v", torch=stack.torch, cuda=stack.cuda, nccl=stack.nccl, driver="610.57.04"),
-    }
-    assert bad(wanted, **quiet) == set()
-    assert finding in bad(wanted, **{**quiet, **(facts or {"gpus": Unread("absent", "no nvidia-smi")})})
+def test_an_unlimited_stack_crashes_an_old_nccl() -> None:
+    unlimited, finding = replace(UNLIMITED, stack="unlimited"), ("limits", "stack", "warning")
+    assert finding in bad(resolve("unknown", "cu121", "stock"), limits=unlimited)
+    assert finding not in bad(limits=unlimited)
 
 
 LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", uses_pam=True)

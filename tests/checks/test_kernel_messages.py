@@ -1,4 +1,4 @@
-"""The catalogue of the kernel's messages: what alarms is found and counted, what every healthy boot says is not."""
+"""The kernel's log: memory, machine checks, and the catalogue of messages; what a healthy boot says is no event."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import yaml
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.board import Pcie
+from nodectl.facts.look import Lab
 from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.linux.kernel_messages import kernel_messages, message_of
 from tests.checks.table import Case, found
@@ -22,7 +23,15 @@ def log(*texts: str) -> dict[str, object]:
     return {"kernel_events": parse_dmesg(BOOT + "".join(f"[ 71.5] {text}\n" for text in texts))}
 
 
+OOM = "Out of memory: Killed process 812 (python3) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB"
+MCE = "mce: [Hardware Error]: Machine check events logged"
+LOST = "MCE: Killing python3:4711 due to hardware memory corruption fault at 7f0000000000"
 CASES = [
+    Case("oom", "ok", log()),
+    Case("oom", "warning", log(OOM), action="restart job"),
+    Case("machine_check", "ok", log(OOM)),
+    Case("machine_check", "warning", log(MCE), action="drain"),
+    Case("machine_check", "failed", log(MCE, LOST), action="drain"),
     Case("kernel_message", "ok", log()),
     Case("kernel_message", "failed", log(RESET), subject="nvme_reset", action="drain"),
     Case("kernel_message", "ok", log(*[CORRECTED] * 49)),
@@ -96,3 +105,16 @@ def test_the_device_below_a_port_is_named() -> None:
     tree = {"0000:41:00.0": "0000:00:01.0", "0000:41:00.1": "0000:00:01.0"}
     (finding,) = found(kernel_log, Case("kernel_message", "", {**shut, "pcie": Pcie((), (), tree)}))
     assert "(0000:41:00.0 below 0000:00:01.0)" in finding.actual
+
+
+def test_the_evidence_is_the_logs_last_line_of_it() -> None:
+    (oom,) = [each for each in found(kernel_log, Case("", "", log(OOM, MCE))) if each.check == "oom"]
+    assert "Killed process 812" in oom.evidence and "python3 (1)" in oom.actual
+
+
+def test_the_log_of_a_lab_host_is_the_machines() -> None:
+    assert found(kernel_log, Case("", "", {**log(OOM), "lab": Lab("lab", ("kernel",))})) == []
+
+
+def test_without_gpus_nobody_asks_for_the_log() -> None:
+    assert found(kernel_log, Case("", "", {})) == []

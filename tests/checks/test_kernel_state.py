@@ -7,7 +7,7 @@ from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.look import Lab
 from nodectl.facts.processes import Process, Processes
 from nodectl.facts.processors import Cpu, MemoryController, MemoryErrors, Numa, NumaNode
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, quiet
+from tests.checks.table import ABSENT, Case, dgx, found, quiet
 
 CPU = Cpu("x", "x86_64", 2, 8, 16, 2)
 GOOD = KernelKnobs(
@@ -37,7 +37,6 @@ def state(**changes: object) -> dict[str, object]:
 
 
 STUCK = tuple(Process(pid, "cp", "nfs_wait") for pid in range(5))
-NOT_TOLD = {"kernel_knobs": UNREAD}
 CASES = [
     Case("cpu_governor", "ok", knobs(governors={})),
     Case("cpu_governor", "warning", knobs(governors={"performance": 8, "powersave": 8})),

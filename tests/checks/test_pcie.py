@@ -3,8 +3,6 @@
 from nodectl.checks.kernel import pcie
 from nodectl.facts.board import Pcie
 from nodectl.facts.look import Lab
-from nodectl.facts.network import Nic
-from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.linux.lspci_acs import PcieBridge, PcieLink
 from nodectl.facts.rdma import IbPort
 from nodectl.profiles.resolve import resolve
@@ -44,15 +42,6 @@ def card(
     return {"pcie": Pcie((), (port, link), TREE, False), **PORTS}
 
 
-def limited(address: str) -> dict[str, object]:
-    text = (
-        f"[    5.0] mlx5_core {address}: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at "
-        f"{ROOT} (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)\n"
-    )
-    return {"kernel_events": parse_dmesg(text)}
-
-
-NIC = {"ens1": Nic("ens1", "up", 9000, None, (), pci_address=ONBOARD)}
 CASES = [
     Case("access_control", "ok", bridges(), OFF),
     Case("access_control", "failed", bridges(ROOT), OFF),

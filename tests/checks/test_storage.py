@@ -54,7 +54,6 @@ CASES = [
     Case("noexec", "warning", mounts(tmp="rw,noexec"), subject="/tmp"),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
     Case("mount", "failed", mounts(), variables=DATA, subject="/data", action="none"),
-    Case("read_only", "failed", SCRATCH, variables={"mounts": ("/scratch",)}, subject="/scratch", action="drain"),
     Case("mount", "failed", {"mounts": UNREAD}, variables=DATA),
     Case("mount", "unknown", {"mounts": DENIED}, variables=DATA),
     Case("mount", "nothing", mounts()),

@@ -12,9 +12,6 @@ from nodectl.facts.storage import FileSystem, parse_df
 from tests.facts.parsers.tool_outputs import recorded_text
 
 LSCPU = recorded_text("host-tools-lscpu.txt")
-IP = """[{"ifindex":7,"ifname":"eth0@if9","operstate":"UP","mtu":9000,"address":"02:00:00:00:00:01",
-"addr_info":[{"family":"inet","local":"192.0.2.4","prefixlen":24},{"family":"inet6","local":"2001:db8::4",
-"prefixlen":64}]},{},{"ifindex":8,"ifname":"ib0","operstate":"DOWN","mtu":2044,"addr_info":[]}]"""
 
 
 def test_lscpu() -> None:

@@ -1,4 +1,4 @@
-"""What one host's output or folder holds ends no look at the others."""
+"""One host: what it should be, and that its output or folder ends no look at the others."""
 
 import shutil
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ import pytest
 from nodectl.health import fleet
 from nodectl.health.fleet import Health, look
 from nodectl.health.history import StateFile
-from nodectl.health.host import HostHealth, Order, judge_answer
+from nodectl.health.host import HostHealth, Order, judge_answer, wanted_of
 from nodectl.model.finding import Finding
+from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
@@ -68,3 +69,15 @@ def test_a_host_that_nobody_foresaw_is_unknown(three: Fleet, monkeypatch: pytest
     assert "RecursionError" in found.actual
     assert len(of(health, "node01")) > 100
     assert len(of(health, "node03")) > 100
+
+
+def test_hardware_is_judged_where_nobody_named_the_stack() -> None:
+    wanted = wanted_of(Host("a", "a"), {"hardware": "dgx-a100"}, ())
+    assert wanted.resolved is not None and wanted.resolved.hardware.gpus == 8
+    assert wanted.resolved.stack.torch is None and wanted.resolved.nccl_env == {}
+    assert [(each.check, each.status) for each in wanted.findings] == [("profiles", Status.UNKNOWN)]
+
+
+def test_a_host_without_any_profile_is_only_compared() -> None:
+    wanted = wanted_of(Host("a", "a"), {}, ())
+    assert wanted.resolved is None and wanted.findings[0].status is Status.UNKNOWN

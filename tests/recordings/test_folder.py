@@ -5,6 +5,7 @@ import os
 import resource
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,9 @@ class TestHostile:
 
     @pytest.mark.parametrize(
         "index", ["{", "[1]", '[{"key": 1}]', '{"a": 1}', "[" * 100_000, '[{"key": "a", "exit_status": "0"}]',
-                  '[{"key": "a", "duration_s": "x"}]', '[{"key": "a", "time": "yesterday"}]', '[{"argv": []}]']
+                  '[{"key": "a", "duration_s": "x"}]', '[{"key": "a", "time": "yesterday"}]', '[{"argv": []}]',
+                  '[{"key": "a", "exit_status": true}]', '[{"key": "a", "argv": "dmesg"}]',
+                  '[{"key": "a", "duration_s": NaN}]', '[{"key": "a", "time": NaN}]']
     )  # fmt: skip
     def test_an_index_that_cannot_be_read_is_said_to_be(self, tmp_path: Path, index: str) -> None:
         (tmp_path / "index.json").write_text(index)
@@ -254,3 +257,34 @@ def test_a_replay_reads_what_is_asked_and_no_more(tmp_path: Path) -> None:
     ((_, found),) = source.recordings(lambda host: [Command("x", ())])
     assert isinstance(found, Recording)
     assert list(found.entries) == ["x"]
+
+
+def indexed(folder: Path, *rows: dict[str, Any], **files: str) -> Path:
+    (folder / "index.json").write_text(json.dumps(rows))
+    for key, text in files.items():
+        (folder / f"{key}.out").write_text(text)
+    return folder
+
+
+def test_what_the_index_has_and_the_folder_has_not_is_not_an_empty_output(tmp_path: Path) -> None:
+    rows = [
+        {"key": "dmesg", "exit_status": 0},
+        {"key": "uname", "exit_status": 0},
+        {"key": "ibstat", "exit_status": 127},
+    ]
+    folder = indexed(tmp_path, *rows, uname="")
+    (folder / "dmesg.out").symlink_to("/dev/null")
+    found = read_host(folder, "a", "r").entries
+    assert "dmesg" not in found and found["uname"].stdout == "" and found["ibstat"].exit_status == 127
+
+
+def test_without_an_exit_status_it_ended_well_and_with_none_it_was_cut(tmp_path: Path) -> None:
+    folder = indexed(tmp_path, {"key": "a"}, {"key": "b", "exit_status": None}, a="1", b="2")
+    found = read_host(folder, "a", "r").entries
+    assert (found["a"].exit_status, found["a"].cut, found["b"].cut) == (0, False, True)
+
+
+@pytest.mark.parametrize("text", ['{"offset_s": NaN, "error_s": 1}', '{"offset_s": 1, "error_s": Infinity}', "[]", "{"])
+def test_a_clock_that_is_no_number_is_not_told(tmp_path: Path, text: str) -> None:
+    found = read_host(indexed(tmp_path, clock=text), "a", "r")
+    assert (found.clock_offset_s, found.clock_error_s) == (None, None)

@@ -84,7 +84,6 @@ def _text(value: object) -> str:
 
 
 def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
-    """Return a reader of a version of the launcher's environment, which is FIXED where a stack names it."""
 
     def values(host: Subject, versions: Versions) -> Values:
         stack = host.wanted.stack if host.wanted else None
@@ -95,7 +94,6 @@ def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
 
 
 def _settings(host: Subject, gpus: Gpus) -> Values:
-    """Return what nvidia-smi can set of each GPU; FIXED what the tuning sets."""
     tuning = host.wanted.tuning.gpu if host.wanted else None
     attributes = {
         "ecc": "ecc_mode_current",
@@ -147,7 +145,6 @@ def _knobs(_: Subject, knobs: KernelKnobs) -> Values:
 
 
 def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:
-    """Return the MTUs of interfaces that are up or have an address; the tuning sets those of training."""
     fixed = training_names(host) if host.wanted and host.wanted.tuning.nic.mtu else []
     everywhere = bool(host.wanted and host.wanted.tuning.nic.mtu) and not fixed
     return {
@@ -190,7 +187,6 @@ def _processors(host: Subject, cpu: Cpu) -> Values:
 
 
 def _mounted(_: Subject, mounts: Mounts) -> Values:
-    """Return network file systems with source and options, and disks by type; automounts are left out."""
     live = {mount.target: mount for mount in mounts.mounts if mount.kind != "autofs"}
     automatic = {mount.target for mount in mounts.mounts if mount.kind == "autofs" and not _is_systems(mount.target)}
     values: dict[str, str | None] = dict.fromkeys(automatic, "mounted when it is needed")
@@ -234,7 +230,6 @@ def _limits(host: Subject, limits: SessionLimits) -> Values:
 
 
 def _running(_: Subject, units: Units) -> Values:
-    """Return the services that run; a socket starts some when they are needed, and one-shot ones end."""
     return {
         name: "running"
         for name, unit in units.units.items()

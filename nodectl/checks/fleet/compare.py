@@ -139,7 +139,6 @@ def compare(members: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
-    """Yield the findings of one field: hosts whose value is unusual or missing."""
     declared = fields()[key[0]]
     given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
     text_by_unit = {unit: text for unit, text in given.items() if text}
@@ -167,7 +166,6 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _tells(check: str, group: Sequence[Member]) -> bool:
-    """Tell whether a host of the group has any value of the field."""
     texts = (
         text for member in group for key, parts in member.values.items() if key[0] == check for text in parts.values()
     )
@@ -175,7 +173,6 @@ def _tells(check: str, group: Sequence[Member]) -> bool:
 
 
 def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | None]:
-    """Return the host's values by part; for fields with `absence`, having none is a value too."""
     values = member.values.get(key)
     if values is not None:
         return values
@@ -183,7 +180,6 @@ def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | Non
 
 
 def _named(parts: Sequence[str], whole: int, noun: str) -> str:
-    """Return the names of a host's parts for its finding."""
     if len(parts) > 1 and len(parts) == whole:
         return f"all {counted(whole, noun)}"
     return few(list(filter(None, parts)))
@@ -200,7 +196,6 @@ def _unknown(key: Key, unit: Unit, expected: str) -> Finding:
 
 
 def _no_culprit(declared: Field, key: Key, text_by_unit: Mapping[Unit, str]) -> Iterator[Finding]:
-    """Yield a finding for each host if there is no majority, with what the others have."""
     by_host: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for (host, part), text in text_by_unit.items():
         by_host[host][text].append(part)
@@ -217,7 +212,6 @@ def _no_culprit(declared: Field, key: Key, text_by_unit: Mapping[Unit, str]) -> 
 
 
 def _spread(texts: Mapping[str, Sequence[str]]) -> str:
-    """Return `a`, or `a (GPU 0, GPU 1), b (GPU 2)` where the parts of one host differ."""
     if len(texts) == 1:
         return next(iter(texts))
     return ", ".join(f"{text} ({few(list(parts))})" for text, parts in texts.items())

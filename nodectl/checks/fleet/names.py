@@ -69,7 +69,6 @@ def _finding(host: str, actual: str, remedy: str) -> Finding:
 
 
 def _common(books: Collection[Book], peer_addresses: frozenset[str]) -> Book:
-    """Return the wrong addresses that most of several hosts have for a name; else an empty tuple."""
     common, number = next(iter(Counter(books).most_common(1)), ((), 0))
     return common if number > 1 and 2 * number > len(books) and _foreign(common, peer_addresses) else ()
 
@@ -87,7 +86,6 @@ def _peers(fleet: Mapping[str, Named]) -> dict[str, str]:
 
 
 def _plain(address: str) -> str:
-    """Return an address in its canonical form; a name stays as it is."""
     try:
         return str(ip_address(address.partition("%")[0]))
     except ValueError:

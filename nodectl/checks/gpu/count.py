@@ -77,7 +77,6 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
 
 
 def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:
-    """Return how many of each kind are wanted and not shown, as `1 x NVIDIA L4`; empty if a GPU has no name."""
     names = [gpu.name for gpu in gpus.devices]
     lacks = {group.model: group.gpus - sum(is_same(name or "", group.model) for name in names) for group in groups}
     return [] if None in names else [f"{lack} x {model}" for model, lack in lacks.items() if lack > 0]
@@ -99,7 +98,6 @@ def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
 
 
 def _untaken(host: Subject, gpus: Gpus) -> list[PcieLink]:
-    """Return the GPUs of PCI that the driver does not show; empty if it does not tell where its own are."""
     shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices} | {address.lower() for address in gpus.lost}
     return [link for link in _links(host) if link.address not in shown] if "" not in shown else []
 
@@ -153,7 +151,6 @@ def report(host: Subject) -> Iterator[Finding]:
 
 
 def _named(place: str) -> str:
-    """Return the lost GPU's address, else its index in nvidia-smi's line, else that line."""
     index = re.search(r"for (?:the )?GPU ?(\d+):", place, re.IGNORECASE)
     return f"GPU {index[1]}" if index and not bus_id(place) else place
 

@@ -134,11 +134,6 @@ _JOINED = {
 }
 
 
-def _may_have_fabric(host: Subject) -> bool:
-    """Return whether the profile allows a fabric; a GPU that is in none reports no state of it."""
-    return not host.wanted or host.wanted.hardware.link != "pcie"
-
-
 @gpu_check(
     "gpu_fabric",
     "fabric_state",
@@ -146,7 +141,7 @@ def _may_have_fabric(host: Subject) -> bool:
     expected="Completed, Success, Healthy; one clique and one cluster",
     remedy=f"{_START}; then reset the GPUs",
     action="reset GPU",
-    only_if=_may_have_fabric,
+    only_if=lambda host: not host.wanted or host.wanted.hardware.link != "pcie",
 )
 def fabric(host: Subject, gpu: Gpu) -> Fault | None:
     """Require that a GPU has completed its registration with NVSwitch, with a good status and health.

@@ -29,7 +29,6 @@ def _link(host: Subject) -> str | None:
 
 
 def _is_whole(host: Subject) -> bool:
-    """Tell whether every GPU reaches every other by NVLink."""
     return _link(host) == "nvswitch"
 
 
@@ -53,8 +52,7 @@ NVLINK_ACTIVE = Check(
 )
 NVLINK_COUNT = Check(
     "nvlink_count",
-    fires="fewer active links than the other GPUs of its kind, or than the module has; warning: the same with `auto`, "
-    "or fewer than most SXM2 modules",
+    fires="fewer active links than the other GPUs of its kind, or than the module has; warning: the same with `auto`",
     expected="as many on each, and on a module all",
     remedy=_RESET,
 )
@@ -107,10 +105,7 @@ def links(host: Subject) -> Iterator[Finding]:
 
 
 def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
-    """Return the report without a last part that lists fewer links than such a GPU has, and how it is cut, or "".
-
-    A link that is down is listed, too: one that is not listed was not looked at.
-    """
+    """Return the report without a last part that lists fewer links than such a GPU has, and how it is cut, or ""."""
     *others, last = nvlink.gpus or (None,)
     if not last or not last.links:
         return nvlink, ""
@@ -122,7 +117,6 @@ def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
 
 
 def _unlisted(gpus: Gpus | None, nvlink: NvidiaSmiNvlink) -> list[str]:
-    """Return the GPUs of which the report has no part, though others of their kind have links."""
     listed = {gpu.index for gpu in nvlink.gpus}
     names = {gpu.name for gpu in nvlink.gpus if gpu.links}
     devices = gpus.devices if gpus else ()
@@ -184,7 +178,6 @@ def _active(gpu: NvLinkGpu) -> int:
 
 
 def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
-    """Require the same number of active links on every GPU, and at least one if the profile has NVLink."""
     counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None or _is_idle(gpu)}
     if _link(host) == "pcie" or not nvlink.gpus:
         return
@@ -195,21 +188,11 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
         return
     most, built = max(counts.values()), _built(nvlink.gpus)
     few = [gpu.index for gpu in _few(host, nvlink.gpus)]
-    odd = few or [gpu.index for gpu in _below_most(nvlink.gpus)]
-    actual = ", ".join(f"GPU {i}: {counts[i]}" for i in odd) + f"; the others {most}" if odd else f"{most} each"
+    actual = ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}" if few else f"{most} each"
     status = failed_unless(not few and (most > 0 or not _is_linked(host)))
-    if not odd and most < built and (most or len(nvlink.gpus) > 1):
+    if not few and most < built and (most or len(nvlink.gpus) > 1):
         status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
-    elif odd and not few:
-        status = Status.WARNING
     yield host.finding(NVLINK_COUNT, status, actual=actual)
-
-
-def _below_most(gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
-    """Return the SXM2 modules with fewer active links than more than half: carrier boards join few, but most alike."""
-    modules = [gpu for gpu in gpus if "SXM2" in (gpu.name or "") and (gpu.links is not None or _is_idle(gpu))]
-    usual, number = Counter(map(_active, modules)).most_common(1)[0] if modules else (0, 0)
-    return [gpu for gpu in modules if _active(gpu) < usual and 2 * number > len(modules)]
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
@@ -248,7 +231,6 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
-    """Return the counters that grew since the last reading; without one, those with clearly high numbers."""
     texts, prefix = [], f"nvlink.{gpu.uuid or gpu.index}.{link.link}."
     for name in _COUNTERS:
         value = getattr(link, name)

@@ -71,10 +71,7 @@ def _held(host: Subject, gpu: Gpu) -> str:
 
 
 def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
-    """Return the computing processes of no job that no GPU before this one lists.
-
-    If their owners cannot be read, Slurm's state decides.
-    """
+    """Return computing processes of no job, each once; Slurm's state decides if their owners cannot be read."""
     owned, node = host.fact("job_processes", JobProcesses), host.fact("slurm", SlurmNode)
     at_work = node is not None and _SLURM_AT_WORK & set(node.states)
     if at_work and (owned is None or not owned.slurm):

@@ -110,7 +110,6 @@ def gpus_of(host: Subject) -> tuple[Gpu, ...]:
 def _each_gpu(
     host: Subject, devices: Sequence[Gpu], check: Check, field: str, fault_of: GpuFunction
 ) -> Iterator[Finding]:
-    """Yield the faults of all GPUs and what could not be told of one, or one line that all is well."""
     if not devices:
         return
     is_told = [getattr(gpu, field) is not None for gpu in devices]

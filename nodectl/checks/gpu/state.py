@@ -120,7 +120,6 @@ def _memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _held(check: str, reason: str, actual: str, remedy: str, action: str) -> GpuJudgement:
-    """Return the check of one reason for which clocks are held down; without an action it only warns."""
 
     @gpu_check(check, "clock_event_reasons", fires=actual, expected="not held down", remedy=remedy, action=action)
     def fault(host: Subject, gpu: Gpu) -> Fault | None:
@@ -242,7 +241,6 @@ _USUAL_SLOT = 8
 
 
 def _slot_width(host: Subject, gpu: Gpu) -> int | None:
-    """Return the lanes of the port above the GPU; None if root's output is missing, or the hardware is borrowed."""
     pcie = host.fact("pcie", Pcie)
     if pcie is None or not gpu.bus_id or host.borrows("sys"):
         return None
@@ -276,7 +274,6 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _published(gpu: Gpu) -> tuple[int, int]:
-    """Return the GPU's PCIe generation and lanes by the catalogue; zeros if it does not tell."""
     model = model_of(gpu.name or "")
     return (model and model.pcie) or (0, 0)
 

@@ -82,7 +82,6 @@ def _entry(given: Mapping[str, str] | None, listed: XidCode | None) -> Xid:
 
 
 def _bucket(action: str) -> dict[str, str]:
-    """Status, action and remedy of what NVIDIA advises; as for no advice where the word is new."""
     buckets: dict[str, dict[str, str]] = table(_FILE)["buckets"]
     return buckets.get(action, buckets[""])
 
@@ -209,14 +208,12 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
 
 
 def _is_remapped(host: Subject, place: str) -> bool:
-    """Return whether the GPU itself says that nothing waits for a reset."""
     gpu = next((gpu for gpu in gpus_of(host) if gpu.bus_id and _place(gpu.bus_id) == place), None)
     waits = (gpu.remap_pending, gpu.retired_pages_pending) if gpu else ()
     return False in waits and True not in waits
 
 
 def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
-    """Return what the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
     entry = meaning(code, _site(host))
     if code not in NVLINK5 or code in _site(host):
         return entry
@@ -257,7 +254,6 @@ def _of_bits(entry: Xid, case: NvlinkCode, watch: str) -> Xid:
 
 
 def _branch(host: Subject) -> int | None:
-    """Return the branch of the loaded driver (580), None if it is not known."""
     gpus = host.fact("gpus", Gpus)
     major = (gpus.driver_version or "").partition(".")[0] if gpus else ""
     return int(major) if major.isdigit() else None

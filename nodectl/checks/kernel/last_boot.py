@@ -57,7 +57,6 @@ def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
 
 
 def _words(boot: LastBoot, way: str, evidence: str) -> str:
-    """Return in words how it ended, when, and what ran then."""
     if way in ("clean", "first"):
         return {"clean": "ended in good order", "first": "no earlier boot on record"}[way]
     at = f" at {datetime.fromtimestamp(boot.ended_at, UTC):%Y-%m-%d %H:%M:%S} UTC" if boot.ended_at else ""

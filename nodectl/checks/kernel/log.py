@@ -135,7 +135,6 @@ def _part(host: Subject, name: str | None) -> str | None:
 
 
 def _named(parts: Counter[str | None]) -> str:
-    """Return ` (nvme0, nvme3)`, with how often where it is more than once; the rest as a number."""
     shown_parts = [f"{name}: {number}" if number > 1 else f"{name}" for name, number in parts.most_common(_PARTS)]
     more = [f"{len(parts) - _PARTS} more"] if len(parts) > _PARTS else []
     return f" ({', '.join([*shown_parts, *more])})" if shown_parts else ""

@@ -138,7 +138,6 @@ def nic_links(host: Subject) -> Iterator[Finding]:
 
 
 def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
-    """Return the best link of the card in its slot; None if lspci does not show the card's."""
     above = pcie.above(link.address)[:1]
     slot = next((getattr(port, best) for port in pcie.links if port.address in above), None)
     able: float | None = getattr(link, best)
@@ -148,7 +147,6 @@ def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
 def _short(
     host: Subject, check: Check, link: PcieLink, live: float | None, best: float | None, text: str
 ) -> Iterator[Finding]:
-    """Yield the finding of a card whose link is below its best; `text` shows both numbers."""
     if live is None or best is None:
         yield host.finding(check, Status.UNKNOWN, link.address, actual="lspci does not tell", evidence=link.name)
     elif live < best:

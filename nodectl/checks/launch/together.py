@@ -70,10 +70,7 @@ def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 def _equal(
     hosts: Sequence[Candidate], check: Check, value: Callable[[Candidate], str], otherwise: Status
 ) -> Iterator[Finding]:
-    """All hosts have the same; if a majority agrees only the others are at fault, else everyone is.
-
-    An empty value is no vote: the check that owns it fires for it.
-    """
+    """Yield findings of hosts with another value; an empty value is no vote, since its own check fires for it."""
     values = {host.host: value(host) for host in hosts if len(hosts) > 1 and value(host)}
     reference, odd = odd_ones(values)
     for host in hosts:
@@ -207,7 +204,6 @@ def _clock(host: Candidate, to_others_s: Sequence[float]) -> Finding:
 
 
 def _spread(values: Mapping[str, str]) -> str:
-    """Return `2.1 on a, b; 2.2 on c`."""
     by_value: dict[str, list[str]] = {}
     for host, value in values.items():
         by_value.setdefault(value, []).append(host)

@@ -84,7 +84,6 @@ def count(host: Subject) -> Iterator[Finding]:
 
 
 def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbPort]]:
-    """Return the ports of the wanted kind, and those of them that are active and fast enough."""
     ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[wanted.kind])]
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
 
@@ -414,7 +413,6 @@ def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
 def _selected(
     host: Subject, env: Mapping[str, str], name: str, there: Sequence[str], status: Status
 ) -> Iterator[Finding]:
-    """Judge whether the selection leaves NCCL any; no finding where the host's names are not known."""
     value = env.get(name)
     if value and (there or status is Status.WARNING):
         chosen = _choice(value, there)

@@ -46,7 +46,6 @@ def is_device(nic: Nic) -> bool:
 
 
 def _devices(host: Subject) -> list[Nic]:
-    """Devices of the host's own, not bridges, bonds or one end of a container's pair."""
     named = training_names(host)
     return [nic for nic in nics_of(host).values() if nic.name in named or is_device(nic)]
 

@@ -80,7 +80,6 @@ def _versions(host: Subject, package: Imported) -> Iterator[Finding]:
 
 
 def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
-    """Report copies of the libraries that get in the way of torch's own."""
     for name in ("nccl", "cudnn"):
         title, path = f"{_NAMES[name]} of two", package.files.get(name, "")
         if path and not any(path.startswith(f"{folder}/") for folder in package.own):

@@ -94,13 +94,11 @@ def rdma(host: Subject) -> Iterator[Finding]:
 
 
 def _family(host: Subject) -> Family:
-    """Return what the host's distribution calls things."""
     kernel = host.fact("kernel", Kernel)
     return family_of(kernel.os_id if kernel else None)
 
 
 def _wanted(stack: Stack) -> dict[Check, Mapping[str, str | None]]:
-    """Versions by package, None for any."""
     system = stack.system
     return {
         CUDA: {system.toolkit.package: system.toolkit.version} if system.toolkit else {},
@@ -176,7 +174,6 @@ def _next_boot(host: Subject, build: DriverBuild) -> Iterator[Finding]:
 
 
 def _way_to_module(host: Subject, build: DriverBuild) -> str:
-    """Return the way to a module for the next kernel: by the package that somebody else built, or by DKMS."""
     packages, kernel = host.fact("packages", Packages), build.next_kernel
     built = [name for name in packages.installed if name.startswith("linux-modules-nvidia-")] if packages else []
     named = [
@@ -193,10 +190,7 @@ def _way_to_module(host: Subject, build: DriverBuild) -> str:
 
 
 def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
-    """Return the tree of the driver's package, among those of drivers before it; without a package the newest.
-
-    A package whose modules are not DKMS's to build has none.
-    """
+    """Return the DKMS tree of the driver's package, the newest without one; None if DKMS does not build it."""
     packages = host.fact("packages", Packages)
     if packages and any(fnmatchcase(name, "linux-modules-nvidia-*") for name in packages.installed):
         return None
@@ -326,7 +320,6 @@ def _signed(host: Subject, unchecked: set[tuple[str, str]]) -> Finding:
 
 
 def _list_name(uri: str) -> str:
-    """Return apt's name for a repository's lists: the address with slashes as underscores."""
     return f"{uri.rstrip('/')}/".partition(":/")[2].replace("_", "%5f").replace("/", "_").lstrip("_")
 
 

@@ -54,7 +54,6 @@ def clock(host: Subject) -> Iterator[Finding]:
 
 
 def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
-    """Return the finding as unknown if a slow answer leaves open whether the clock is near ours."""
     most_s = max(abs(clock.offset_s), abs(clock.offset_s + clock.error_s))
     if most_s < host.threshold(CLOCK_WARNING_S_LIMIT):
         return finding
@@ -64,7 +63,6 @@ def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
 
 
 def _service(host: Subject, service: TimeService) -> Finding:
-    """Return whether one service keeps the clock."""
     status = warning_unless(len(service.services) == 1)
     actual = ", ".join(service.services) or "none"
     remedy = "keep one time service, and disable the others" if service.services else _INSTALL
@@ -103,7 +101,6 @@ _OF_MOUNTS = ("mounts",)
 
 
 def _promised(host: Subject) -> tuple[str, ...]:
-    """How the keys begin of what tells of GPUs, RDMA ports and mounts, where profile or site promise them."""
     has_rdma = host.wanted is not None and any(nic.kind != "ethernet" for nic in host.wanted.hardware.nics)
     return (
         *(_OF_GPUS if host.gpus else ()),
@@ -130,7 +127,6 @@ def in_time(host: Subject) -> Iterator[Finding]:
 
 
 def _status(host: Subject, keys: Sequence[str]) -> Status:
-    """Failed where the profile's or the site's word cannot be held against anything."""
     promised = _promised(host)
     return Status.FAILED if any(key.startswith(promised) for key in keys) else Status.UNKNOWN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from nodectl.errors import ParseError
@@ -20,11 +20,6 @@ _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 RANK_TAG = re.compile(
     r"^(?:\[(?:[^\s\]@]{1,200}@)?\d+,\d+\]<std(?:out|err)>:? ?"
     r"|\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}<std(?:out|err)>: ?)"
-)
-_REFUSED = re.compile(
-    r"\[?N/A\]?|\[?Not Supported\]?|\[?Unknown Error\]?|ERR!|\[Requested functionality has been deprecated\]"
-    r"|\[?GPU (?:is lost|requires reset)\]?|\[?Insufficient Permissions\]?",
-    re.IGNORECASE,
 )
 _BUS_ID = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -126,12 +121,6 @@ def real(text: str) -> float | None:
         return None
     value = float(text)
     return value if math.isfinite(value) else None
-
-
-@lru_cache(maxsize=1024)
-def is_refused(value: str) -> bool:
-    """Return whether the tool says that it does not give this value."""
-    return _REFUSED.fullmatch(value.strip()) is not None
 
 
 def bus_id(text: str) -> str | None:

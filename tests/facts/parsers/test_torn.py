@@ -11,8 +11,7 @@ import pytest
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.catalogue import as_document
 from nodectl.facts.parsers.linux.dmesg import parse_dmesg
-from nodectl.facts.parsers.rdma.link import parse_rdma_link
-from nodectl.facts.parsers.rdma.ports import parse_ibstat
+from nodectl.facts.parsers.rdma.ports import parse_ibstat, parse_rdma_link
 from tests.facts.parsers.test_outputs import OUTPUTS, id_of
 from tests.facts.parsers.tool_outputs import PARSERS, tool_output
 

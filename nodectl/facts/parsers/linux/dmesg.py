@@ -186,7 +186,6 @@ def _is_record(line: str) -> bool:
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
-    """Return what the line tells, None for no event; ParseError if it begins as one and cannot be read."""
     if len(line.text) > _LONGEST:
         raise unreadable(TOOL, line, "no message is as long as that")
     message = _message_of(line.text)
@@ -315,7 +314,6 @@ class _Message(NamedTuple):
 
 
 def _message_of(line: str) -> _Message:
-    """Return the line without everything that stands before the message."""
     if "<std" in line[:_LONGEST_TAG]:
         line = RANK_TAG.sub("", line, count=1)
     match = _PREFIX.match(line)
@@ -335,6 +333,5 @@ def _message_of(line: str) -> _Message:
 
 
 def _is_kernel_line(line: str) -> bool:
-    """Return whether it has a time, or begins as a driver's message does."""
     time, text, *_ = _message_of(line)
     return time is not None or _DRIVER.match(text) is not None

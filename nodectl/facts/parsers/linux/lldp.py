@@ -73,7 +73,6 @@ def _neighbor(name: str, interface: Mapping[str, Any]) -> LldpNeighbor:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Return a list as it is; what stands alone as a list of one."""
     return value if isinstance(value, list) else [value]
 
 

@@ -161,7 +161,6 @@ def _detail(line: Line, device: _Device) -> None:
 
 @lru_cache(maxsize=1024)
 def _link(text: str) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Return a link's values, and its words that are none; None where speed and width are not there."""
     match = _LINK.match(text)
     trained = _TRAINED.match(match["rest"]) if match else None
     if match is None or trained is None:

@@ -125,7 +125,6 @@ def _host(head: str) -> str | None:
 
 
 def _names(messages: Iterable[str]) -> dict[tuple[str, int], str]:
-    """Return the names of the devices by net and number."""
     names: dict[tuple[str, int], str] = {}
     for message in messages:
         if "Using [" in message and (match := _LISTED.search(message)):

@@ -195,7 +195,6 @@ class NcclTestsRow:
 
 
 def _columns_of(text: str) -> tuple[str, ...] | None:
-    """Return the names in the table's header; None for every other line."""
     if "algbw" not in text or "size" not in text:
         return None
     names = tuple(text.lstrip("# ").split())
@@ -204,13 +203,11 @@ def _columns_of(text: str) -> tuple[str, ...] | None:
 
 
 def _sides_of(text: str) -> tuple[str, ...]:
-    """Return what the line above the header names, in its order; empty for every other line."""
     labels = text.lstrip("# ").split()
     return tuple(labels) if labels and set(labels) <= set(_SIDES) and len(labels) <= len(_SIDES) else ()
 
 
 def _is_row(text: str, *, in_table: bool) -> bool:
-    """Return whether it begins as a row does: what follows must then be one."""
     if not text[:1].isdigit() or len(text) > _LONGEST_ROW:
         return False
     cells = text.split()
@@ -221,7 +218,6 @@ def _is_row(text: str, *, in_table: bool) -> bool:
 
 
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
-    """Read a row; raise ParseError if a column is missing or no value; `order` is what `_sides_of` returned."""
     # an asterisk marks an error beyond the threshold
     cells = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
     side, trailing = _side_columns(columns)

@@ -121,7 +121,6 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
 
 
 def _failures(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Return the failures of elastic's summaries, each worker once, by the names of TorchrunFailure's fields."""
     failures: list[dict[str, Any]] = []
     is_root: bool | None = None  # None outside of a summary
     traceback: list[str] | None = None

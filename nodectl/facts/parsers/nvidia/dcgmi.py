@@ -141,7 +141,6 @@ def _is_diagnostic(document: Any) -> bool:
 
 
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
-    """Return the report, None if the text holds no such document; ParseError where dcgmi says why it failed."""
     document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
         return None
@@ -202,7 +201,6 @@ def _texts(value: Any) -> list[str]:
 
 
 def _objects(value: Any, line: Line) -> list[dict[str, Any]]:
-    """Return the objects of a list, or the lone one; ParseError for anything else."""
     items = value if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, dict):

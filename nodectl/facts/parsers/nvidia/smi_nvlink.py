@@ -105,12 +105,10 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
 
 @lru_cache(maxsize=1024)
 def _is_link(content: str) -> bool:
-    """Return whether it is a link's row and nothing else."""
     return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
 
 
 def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
-    """Return the links of one GPU; raise ParseError with the row that is none."""
     values: dict[int, list[Line]] = {}
     for row in rows:
         label, _, value = row.text.strip().removeprefix("Link ").partition(":")
@@ -119,7 +117,6 @@ def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
 
 
 def _link(number: int, lines: Sequence[Line]) -> NvLink:
-    """Return the link of what stands behind its label; raise ParseError for what is no state, rate or counter."""
     active: bool | None = None
     speed_gb_s: float | None = None
     errors: dict[str, int | str] = {}

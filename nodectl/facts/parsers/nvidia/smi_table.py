@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.facts.parsers.nvidia.words import no_output
@@ -30,12 +30,8 @@ _PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
     r"\s+(?P<memory>\d{1,9}MiB|N/A)\s+\|"
 )
-# a name begins with a letter; a row of a process has one column, and one of a MIG device begins with its numbers
-# the third row of a GPU has its mode of MIG
-_THIRD = re.compile(r"\|\s+\|\s+\|\s+\S.*\||\|-")
-_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+[A-Za-z][^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
-
 _ERROR = "ERR!"
+_GARBLED = "the row of a GPU is cut or garbled"
 _UNREAD = re.compile(r"ERR!|\d*\.{3}")
 _NUMBERS = (
     *("ecc_uncorrected", "temperature_c", "power_draw_w", "power_limit_w", "memory_used_mib", "memory_total_mib"),
@@ -93,49 +89,37 @@ def parse_nvidia_smi(text: str) -> NvidiaSmi:
     head: re.Match[str] | None = None
     gpus: list[TableGpu] = []
     processes: list[TableProcess] = []
-    begun: tuple[Line, re.Match[str]] | None = None
-    is_of_gpus = False
+    rows: list[Line] = []  # of one GPU
+    is_of_gpus: bool | None = None
     for line in lines:
         content = line.text.strip()
         if match := _HEAD.match(content):
             head = head or match
-        elif match := _GPU.match(content):
-            _require_whole(begun)
-            if int(match["index"]) in {gpu.index for gpu in gpus}:
-                raise unreadable(TOOL, line, f"GPU {match['index']} is listed twice: these are two outputs")
-            begun = line, match
-        elif _BEGINS_AS_GPU.match(content):
-            raise unreadable(TOOL, line, "the row of a GPU is cut, or has another form")
-        elif match := _USE.match(content):
-            if begun is None:
-                raise unreadable(TOOL, line, "no row with the name of its GPU stands before: it is cut or garbled")
-            gpus.append(_gpu(begun[1], match))
-            begun = None
         elif content.startswith("|="):
-            is_of_gpus = not gpus
-        elif is_of_gpus and begun is None and content.startswith("|") and not _THIRD.match(content):
-            raise unreadable(TOOL, line, "the row of a GPU is cut or garbled")
+            is_of_gpus = is_of_gpus is None
+        elif is_of_gpus and content.startswith("|") and not content.startswith("|-"):
+            rows.append(Line(line.number, content))
+            if content.count("|") != 4 or len(rows) > 3:
+                raise unreadable(TOOL, line, _GARBLED)
+        elif is_of_gpus and rows:
+            gpus.append(_gpu(rows))
+            rows = []
         elif is_of_gpus and not content:
             is_of_gpus = False
         elif match := _PROCESS.match(content):
-            processes.append(
-                TableProcess(
-                    int(match["gpu"]), int(match["pid"]), match["type"], match["name"], _whole(match["memory"])
-                )
-            )
-    _require_whole(begun)
+            held_mib = _whole(match["memory"])
+            processes.append(TableProcess(int(match["gpu"]), int(match["pid"]), match["type"], match["name"], held_mib))
+    gpus += [_gpu(rows)] if rows else []
     if not gpus:
         raise no_output(TOOL, lines, "table with '| NVIDIA-SMI … Driver Version: … |'")
     driver, cuda = (head["driver"], head["cuda"]) if head else (None, None)
     return NvidiaSmi(driver, None if cuda in ("N/A", "ERR!") else cuda, tuple(gpus), tuple(processes))
 
 
-def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
-    if begun is not None:
-        raise unreadable(TOOL, begun[0], "the second row of this GPU is cut or garbled")
-
-
-def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
+def _gpu(rows: Sequence[Line]) -> TableGpu:
+    first, second = _GPU.match(rows[0].text), _USE.match(rows[1].text) if len(rows) > 1 else None
+    if first is None or second is None:
+        raise unreadable(TOOL, rows[first is not None and len(rows) > 1], _GARBLED)
     printed = {**first.groupdict(""), **second.groupdict("")}
     memory, place, state = printed.pop("memory"), printed["bus_id"], printed["performance_state"]
     unavailable = {key: word for key, word in printed.items() if _UNREAD.fullmatch(word)}

@@ -110,7 +110,6 @@ class _Matrix:
 
 
 def _read_matrix(tool: str, text: str, word: re.Pattern[str]) -> _Matrix:
-    """Return the matrix whose cells are each a `word`; ParseError for a cut or garbled row."""
     lines = list(untagged(lines_of(text, tool)))
     for at, line in enumerate(lines):
         if (start := line.text.find("GPU")) >= 0 and (matrix := _header(line.text[start:])):

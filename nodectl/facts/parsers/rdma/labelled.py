@@ -8,7 +8,7 @@ from dataclasses import field, fields
 from functools import cache
 from typing import Any, TypeVar
 
-from nodectl.facts.parsers.text import Line, is_refused, lines_of, unreadable, untagged
+from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
 
 # longer lines are no tool's rows, and keep patterns from walking over megabytes
 _LONGEST_ROW = 4096
@@ -16,6 +16,7 @@ _WHOLE = re.compile(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}")
 _NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,20})?)(?: \(\w{1,20}\))?")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
 _GUID_DIGITS = 16
+_NOT_GIVEN = ("N/A", "Not Supported", "invalid ", "unknown")
 T = TypeVar("T")
 LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
 
@@ -37,7 +38,6 @@ def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any
 
 @cache
 def _rows_of(kind: Any) -> dict[str, tuple[Callable[..., object], tuple[object, ...]]]:
-    """Return how each field of the dataclass `kind` is read that has a row, by its name."""
     rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
     return {name: (read, tuple(arguments)) for name, (read, *arguments) in rows.items()}
 
@@ -102,7 +102,7 @@ class Block:
 
     def _row(self, name: str, label: str) -> tuple[Line, str] | None:
         row = self._rows.get(label)
-        if row is not None and (is_refused(row[1]) or row[1].startswith(("invalid ", "unknown"))):
+        if row is not None and row[1].startswith(_NOT_GIVEN):
             self.unavailable[name] = row[1]
             return None
         return row

@@ -122,7 +122,6 @@ _COUNTS = ("bytes", "sl", "iterations")
 
 
 def _row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
-    """One row from values named as in the header; `gbit_s` is the unit of its throughput."""
     size, iterations = int(values["bytes"] or 0), int(values["iterations"] or 0)
     if "average" not in values:
         return LatRow(size, iterations, *(values.get(name) for name in _LATENCIES))
@@ -223,12 +222,10 @@ class PerftestError:
 
 
 def _is_error(text: str) -> bool:
-    """Return whether the line tells of a failure, or complains."""
     return any(pattern.search(text) for _, pattern in _kinds()) or _COMPLAINT.match(text) is not None
 
 
 def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
-    """Return the cause among the lines for which `_is_error` holds."""
     tool_lines = [line for line in lines if not _STARTER.match(line.text)]
     if tool_lines or has_figures:
         lines = tool_lines

@@ -1,1 +1,1 @@
-"""`nvidia-smi -q`: one table of its fields, two forms of it (text and XML), and the report."""
+"""`nvidia-smi -q`: one table of its fields, and the report from its two forms (text and XML)."""

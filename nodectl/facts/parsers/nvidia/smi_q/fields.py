@@ -18,10 +18,6 @@ _FLAGS = {
 }
 
 
-def _as_printed(text: str) -> str:
-    return text
-
-
 def _flag(text: str) -> bool:
     if text.lower() not in _FLAGS:
         raise ValueError("neither Enabled nor Disabled, Yes nor No")
@@ -44,7 +40,7 @@ def _number(unit: str, convert: Callable[[str], float] = _whole) -> Kind:
     return number
 
 
-TEXT, FLAG = _as_printed, _flag
+TEXT, FLAG = (lambda text: text), _flag
 COUNT, MIB, CELSIUS, WATT, MHZ = _number(""), _number("(?:MiB|MB)"), _number("C"), _number("W", float), _number("MHz")
 PERCENT, KB_S, US, WIDTH, BANKS = _number("%"), _number("KB/s"), _number("us"), _number("x"), _number(r"bank\(s\)")
 
