@@ -131,7 +131,6 @@ def capability_of(model: str) -> str | None:
 
 
 def _named(name: str) -> Product | None:
-    """Return the product of this name, else the one that an older or newer driver calls so."""
     same = [row for row in products() if is_same(name, row.name)]
     # of several, as GTX 1080 Ti and GTX 1080 Ti 10GB, the one that says no more
     return min(same, key=lambda row: (row.name != name, len(row.name)), default=None)

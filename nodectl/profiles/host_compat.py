@@ -140,7 +140,6 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
 
 
 def _of_model(hardware: Hardware, node: Node, matrix: Matrix) -> int:
-    """GPUs that are the profile's, by their PCI ids: a card for the screen is none of them."""
     rows = (matrix.device(str(gpu.get("device", ""))) for gpu in node.gpus)
     return sum(bool(row and hardware.gpu and row.is_model(hardware.gpu.model)) for row in rows)
 

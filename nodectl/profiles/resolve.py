@@ -126,9 +126,13 @@ def resolve(
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
     allowed, meant = checked_reasons(allow_unsupported), misfit_allowed(misfit)
-    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, roles, extra_dirs)
+    names = dict(zip(KINDS, (hardware, stack, tuning), strict=True))
+    merged = merge(names, overrides=overrides, nccl_env=nccl_env, roles=roles, extra_dirs=extra_dirs)
     if look:
-        merged = replace(merged, stack=_of_system(merged.stack, look))
+        # the branch of the driver is the one that the host's system gets
+        os, driver = look.node.os, merged.stack.driver
+        driver = driver and driver.of_system(family_of(os.id).key(os.key))
+        merged = replace(merged, stack=merged.stack.model_copy(update={"driver": driver}))
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
 
     def stands(problem: Problem) -> bool:
@@ -151,27 +155,15 @@ def resolve(
     )
 
 
-def without_stack(
-    hardware: str,
-    tuning: str,
+def merge(
+    names: Mapping[str, str],
     *,
     overrides: Mapping[str, Any] | None = None,
     nccl_env: Mapping[str, Any] | None = None,
     roles: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
 ) -> Resolved:
-    """Return what a host should be whose stack nobody named: no version is expected of it."""
-    return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, roles, extra_dirs)
-
-
-def _merged(
-    names: Mapping[str, str],
-    overrides: Mapping[str, Any] | None,
-    nccl_env: Mapping[str, Any] | None,
-    roles: Mapping[str, Any] | None,
-    extra_dirs: Sequence[Path],
-) -> Resolved:
-    """Return the profiles of these names with the host's values on top, held against their schemas, not yet judged."""
+    """Return what a host should be, not judged; without a stack's name no version is expected of it."""
     changes, variables = checked_overrides(overrides), checked_nccl_env(nccl_env)
     checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
     for kind, name in names.items():
@@ -182,13 +174,6 @@ def _merged(
             _change(document, changes.get(kind, {}))
             checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
     return Resolved(names, **checked)
-
-
-def _of_system(stack: Stack, look: HostLook) -> Stack:
-    """Return the stack with the branch of the driver that the host's system gets."""
-    os = look.node.os
-    driver = stack.driver and stack.driver.of_system(family_of(os.id).key(os.key))
-    return stack.model_copy(update={"driver": driver})
 
 
 def _change(document: Document, changes: Mapping[str, Any]) -> None:
@@ -225,8 +210,6 @@ def _own_tuning(
 def _judge(
     merged: Resolved, look: HostLook | None, changes: Mapping[str, Any], extra_dirs: Sequence[Path]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-    """Problems of the profiles with each other and with the host, each with its nearest working choice."""
-
     def of_profiles(stack: Stack) -> tuple[Problem, ...]:
         return tuple(profile_problems(merged.hardware, stack, merged.tuning, matrix()))
 
@@ -371,7 +354,6 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
 
 
 def _repository(family: Family, look: HostLook | None) -> dict[str, str]:
-    """Return NVIDIA's repository for a host; without one the key is that of Ubuntu's long-known releases."""
     nvidia = addresses().nvidia
     distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
     return {"base_url": nvidia.base_url, "key_fingerprint": nvidia.key_of(distribution)}

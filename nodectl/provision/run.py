@@ -129,7 +129,6 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
 
 
 def _end_left_over(is_left: Callable[[Any], bool]) -> None:
-    """End what a run has left: workers and multiplexers have sessions of their own, if no signal came."""
     import psutil
 
     for process in psutil.process_iter():
@@ -149,7 +148,6 @@ def _is_orphan(process: Any) -> bool:
 
 @contextmanager
 def _control_sockets() -> Iterator[Path]:
-    """Make a folder for sockets; the connections that ssh keeps there end with the run."""
     folder = socket_folder()
     try:
         yield folder
@@ -164,7 +162,6 @@ def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
 
 
 def _prune(artifacts: Path) -> None:
-    """Remove all runs but the last KEPT_RUNS."""
     runs = sorted(artifacts.glob("*/"), key=lambda path: path.stat().st_mtime)
     for old in runs[:-KEPT_RUNS]:
         shutil.rmtree(old, ignore_errors=True)

@@ -59,7 +59,6 @@ def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
 
 @contextmanager
 def _alone(share: Path) -> Iterator[None]:
-    """Two commands at once: the second waits, and finds the share filled."""
     with (share / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -73,7 +72,6 @@ def _is(stamp: Path, wanted: dict[str, Any]) -> bool:
 
 
 def _host_python_version() -> str:
-    """major.minor of the distribution's python3, which the lab's hosts share with this machine."""
     script = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([HOST_PYTHON, "-c", script], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -82,7 +80,6 @@ def _host_python_version() -> str:
 
 
 def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
-    """Download torch and all that it needs into `wheels`: from the stack's index, else where pip's settings say."""
     partial = _downloaded(wheels, stack, stack.requirements, [], python, note)
     shutil.rmtree(wheels, ignore_errors=True)
     partial.rename(wheels)
@@ -137,7 +134,6 @@ def _downloaded(
 
 
 def _pip() -> list[str]:
-    """Return a pip to download with: this environment's, else the distribution's, else uv's."""
     for python in (sys.executable, HOST_PYTHON):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
             return [python, "-m", "pip"]
@@ -159,7 +155,6 @@ def _answers(index: str) -> bool:
 
 
 def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[str]) -> dict[str, Any] | None:
-    """Return pip's report of what it would download; None if it finds no answer."""
     command = [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run(
         [*command, "--target", os.devnull + ".none", *options, *requirements],
@@ -175,7 +170,6 @@ def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[
 
 
 def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
-    """Raise ProvisionError for a CUDA build: several GB for nothing, since the lab has no GPU."""
     cuda = sorted(name for name in packages if name.startswith(("nvidia-", "triton", "cuda-")))
     if cuda and "--index-url" not in source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
         raise ProvisionError(
@@ -208,7 +202,6 @@ def _make_environment(share: Path, stack: Stack, note: Note) -> None:
 
 
 def _name_interpreter(folder: Path, final: Path) -> None:
-    """Have the programs in `folder` start by the Python of `final`, to which the folder is moved."""
     for path in folder.iterdir():
         if path.is_file() and not path.is_symlink() and (text := path.read_bytes()).startswith(b"#!"):
             path.write_bytes(text.replace(bytes(folder), bytes(final), 1))

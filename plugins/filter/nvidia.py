@@ -60,7 +60,6 @@ def driver_beside(wanted: Mapping[str, Any] | None, node: Look, driver: str = "@
 
 
 def _next_kernel(node: Look) -> str:
-    """Return the kernel that the next boot starts; empty in a container, whose kernel is its host's."""
     return "" if node.get("container") else (node.get("boot") or {}).get("kernel") or node["kernel"]
 
 
@@ -239,7 +238,6 @@ def driver_obstacles(
 
 
 def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
-    """Return why Secure Boot refuses the modules; nothing if it knows who signed them."""
     enrolled = wanted.get("enrolled")
     if wanted.get("modules") == "precompiled":
         way = "enroll it (`mokutil --import`) and set nvidia_driver_signed"

@@ -83,7 +83,6 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
 
 
 def _of_host(variables: dict[str, Any]) -> Mapping[str, Any]:
-    """Return what inventory and command line say of the host, without the defaults of the play's roles."""
     name = variables.get("inventory_hostname")
     return variables["hostvars"][name] if name in variables.get("hostvars", ()) else variables
 
@@ -94,7 +93,7 @@ def _refuse_slips(variables: Mapping[str, Any]) -> None:
     Here, before any role has run: what roles register later is named like their variables.
     """
     from nodectl.common.resources import share_dir
-    from nodectl.profiles.spelling import misspelled
+    from nodectl.profiles.role_values import misspelled
 
     slips = misspelled(variables, share_dir())
     if slips:
