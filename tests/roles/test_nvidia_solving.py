@@ -18,8 +18,8 @@ import pytest
 import yaml
 from jinja2 import Environment
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import apt
 from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packages as wanting
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import run
 from nodectl.common.resources import share_dir
 from nodectl.profiles.host_compat import HostLook
 from nodectl.profiles.resolve import resolve
@@ -505,7 +505,7 @@ def test_the_nearest_is_of_the_same_cuda(wanted: str, offered: list[str], versio
 
 
 def test_only_what_was_asked_for_may_happen() -> None:
-    steps = run.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
+    steps = apt.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
     said = wanting.objections(steps, {"own"}, [], lambda name, _: name != "cuda-drivers", {"held"})
     assert said == [
         "it would bring cuda-drivers 2",
