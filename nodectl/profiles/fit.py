@@ -18,7 +18,7 @@ from nodectl.model.facts import Unread
 from nodectl.profiles.compat import profile_problems
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import find_profiles
-from nodectl.profiles.matrix import matrix
+from nodectl.profiles.matrix import cuda_minor, matrix
 from nodectl.profiles.nccl import version_key
 from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks, merge
 from nodectl.profiles.schema import Hardware, Stack
@@ -95,7 +95,10 @@ def fitting_stacks(
 
     def rank(name: str) -> tuple[bool, bool, tuple[int, ...], tuple[int, ...]]:
         stack = stacks[name]
-        have = bool(torch and cuda) and (_plain(stack.torch), _minor(stack.cuda)) == (_plain(torch), _minor(cuda))
+        have = bool(torch and cuda) and (_plain(stack.torch), cuda_minor(stack.cuda)) == (
+            _plain(torch),
+            cuda_minor(cuda),
+        )
         return (
             have,
             not any(profile_problems(hardware, stack, base_tuning(), matrix())),
@@ -129,10 +132,6 @@ def _can(hardware: Hardware, stack: Stack, look: HostLook) -> bool:
 
 def _plain(torch: str | None) -> str:
     return (torch or "0").partition("+")[0]
-
-
-def _minor(cuda: str | None) -> str:
-    return ".".join((cuda or "").split(".")[:2])
 
 
 def _is_unknown(facts: Facts, subject: str) -> bool:

@@ -107,14 +107,9 @@ def products_of(device: str) -> tuple[Product, ...]:
 
 
 @cache
-def _published() -> _Models:
-    found: _Models = _read(_Models, "models.yml")
-    return found
-
-
-@cache
 def _models() -> dict[str, Model]:
-    return {name: model for model in _published().models for name in model.names}
+    published: _Models = _read(_Models, "models.yml")
+    return {name: model for model in published.models for name in model.names}
 
 
 @cache

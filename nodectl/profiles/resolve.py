@@ -14,7 +14,7 @@ from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.compat import IncompatibleError, Problem, nearest_stack, profile_problems
-from nodectl.profiles.families import Family, family_of
+from nodectl.profiles.families import family_of
 from nodectl.profiles.gpus import completed, composed, is_composed
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
@@ -323,7 +323,9 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
     family = family_of(look.node.os.id if look else None)
     stack = family.stack(stack)
     places, system = addresses(), stack.system
-    cuda = stack.cuda is not None
+    # without a host the key is that of Ubuntu's long-known releases
+    distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
+    key = next((key for key, signed in places.nvidia.keys.items() if distribution in signed), "")
     return {
         "requirements": list(stack.requirements),
         "index": places.index(stack.index) if stack.index else "",
@@ -348,15 +350,9 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
             "url": places.nccl_tests.url,
             "commit": places.nccl_tests.commits.get(stack.nccl_tests, ""),
         },
-        "nvidia_repository": _repository(family, look) if cuda else None,
+        "nvidia_repository": {"base_url": places.nvidia.base_url, "key_fingerprint": key} if stack.cuda else None,
         "unverified": sorted(stack.unverified),
     }
-
-
-def _repository(family: Family, look: HostLook | None) -> dict[str, str]:
-    nvidia = addresses().nvidia
-    distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
-    return {"base_url": nvidia.base_url, "key_fingerprint": nvidia.key_of(distribution)}
 
 
 def _values(group: Any) -> dict[str, Any]:

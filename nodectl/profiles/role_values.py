@@ -88,15 +88,13 @@ def refuse_repeated(variables: Mapping[str, Any]) -> None:
     """Raise ProfileError for a variable of a role that says what is installed, which hardware and stack profile say."""
     for name, field in PROFILES.items():
         if name in variables:
+            # stack.driver.min as {stack: {driver: {min: …}}}
+            names = field.partition(" and ")[0].split(".")
+            override = "".join(f"{{{part}: " for part in names) + "…" + "}" * len(names)
             raise ProfileError(
                 f"{name} is set for this host, and its profiles say it too, as {field}",
-                f"change it where health sees it as well: in nodectl_overrides, {_as_override(field)}; or take it away",
+                f"change it where health sees it as well: in nodectl_overrides, {override}; or take it away",
             )
-
-
-def _as_override(field: str) -> str:
-    names = field.partition(" and ")[0].split(".")
-    return "".join(f"{{{name}: " for name in names) + "…" + "}" * len(names)
 
 
 def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:

@@ -116,7 +116,9 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             suppress_env_files=True,
             quiet=True,
         )
-    _prune(folder / "artifacts")
+    runs = sorted((folder / "artifacts").glob("*/"), key=lambda path: path.stat().st_mtime)
+    for old in runs[:-KEPT_RUNS]:
+        shutil.rmtree(old, ignore_errors=True)
     if runner.status == "canceled":
         _end_left_over(lambda process: process.environ().get("NODECTL_RUN") == name)
         raise KeyboardInterrupt
@@ -159,9 +161,3 @@ def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
     """ansible-runner notes its whole environment, with whatever secrets the operator's shell holds: not kept."""
     if status["status"] != "starting":
         (Path(runner_config.artifact_dir) / "command").unlink(missing_ok=True)
-
-
-def _prune(artifacts: Path) -> None:
-    runs = sorted(artifacts.glob("*/"), key=lambda path: path.stat().st_mtime)
-    for old in runs[:-KEPT_RUNS]:
-        shutil.rmtree(old, ignore_errors=True)

@@ -48,8 +48,14 @@ def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
         stamp = share / "ready.json"
         if not _is(stamp, wanted) or not (share / "uv").is_file():
             stamp.unlink(missing_ok=True)
-            _fill_wheels(share / "wheels", stack, str(wanted["python"]), note)
-            _copy_uv(share / "uv")
+            # from the stack's index, else where pip's settings say
+            partial = _downloaded(share / "wheels", stack, stack.requirements, [], str(wanted["python"]), note)
+            shutil.rmtree(share / "wheels", ignore_errors=True)
+            partial.rename(share / "wheels")
+            staged = share / "uv.partial"
+            shutil.copyfile(_uv(), staged)
+            staged.chmod(0o755)
+            staged.rename(share / "uv")
             _make_environment(share, stack, note)
             stamp.write_text(json.dumps(wanted))
         for requirements in others:
@@ -77,12 +83,6 @@ def _host_python_version() -> str:
     if done.returncode != 0:
         raise ProvisionError(f"{HOST_PYTHON} does not run: {done.stderr.strip()}", "install the package python3")
     return done.stdout.strip()
-
-
-def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
-    partial = _downloaded(wheels, stack, stack.requirements, [], python, note)
-    shutil.rmtree(wheels, ignore_errors=True)
-    partial.rename(wheels)
 
 
 def _add_wheels(wheels: Path, stack: Stack, requirements: Sequence[str], python: str, note: Note) -> None:
@@ -177,13 +177,6 @@ def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
             "make PyTorch's CPU index reachable, or put a CPU wheel where pip finds it (find-links), "
             "or set NODECTL_ALLOW_CUDA_WHEELS=1",
         )
-
-
-def _copy_uv(target: Path) -> None:
-    staged = target.with_name("uv.partial")
-    shutil.copyfile(_uv(), staged)
-    staged.chmod(0o755)
-    staged.rename(target)
 
 
 def _make_environment(share: Path, stack: Stack, note: Note) -> None:
