@@ -58,7 +58,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     wanted, link = module.params, Path(module.params["path"])
     version = interpreter_version(module)
     name, store = name_of(wanted, version), Path(wanted["store"])
-    ready = [path for path in store_of.generations(store, name) if not holds(path, wanted, version)]
+    ready = [path for path in sorted(store.glob(name + "*"), reverse=True) if not holds(path, wanted, version)]
     current = store_of.current(link)
     shown = current or link
     return {
