@@ -166,16 +166,6 @@ def problem(root: str, options: dict[str, str]) -> str:
     return ""
 
 
-def parse_madison(text: str) -> Offers:
-    """{package: its versions, newest first} of `apt-cache madison`."""
-    offers: Offers = {}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
-            offers[cells[0]].append(cells[1])
-    return offers
-
-
 def parse_simulation(text: str) -> Steps:
     """Return `apt-get --simulate`: each package that would be installed, changed or removed."""
     steps = []
@@ -237,9 +227,16 @@ class Manager:
         """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
         if not self._has_lists():  # as on an image: apt would know of no package at all
             self.renew()
-        names = [package for name in names for package in (self.known(name) if "*" in name else [name])]
-        status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
-        return parse_madison(out) if status == 0 else {}
+        exact = [name for name in names if "*" not in name]
+        for pattern in (name for name in names if "*" in name):
+            _status, out, _unused = self.call("apt-cache", "pkgnames", re.split(r"[*\[?]", pattern)[0])
+            exact += sorted(fnmatch.filter(out.split(), pattern))
+        out, offers = self.call("apt-cache", "madison", *exact)[1] if exact else "", {}
+        for line in out.splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
+                offers[cells[0]].append(cells[1])
+        return offers
 
     def _has_lists(self) -> bool:
         return any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*"))
@@ -269,11 +266,6 @@ class Manager:
             "; apt has read no list of packages here, /var/lib/apt/lists is empty%s: correct apt's sources, then run "
             "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % reason
         )
-
-    def known(self, pattern: str) -> list[str]:
-        """Names of packages, of any repository, that fit."""
-        status, out, _unused = self.call("apt-cache", "pkgnames", re.split(r"[*\[?]", pattern)[0])
-        return sorted(fnmatch.filter(out.split(), pattern)) if status == 0 else []
 
     def packages(self) -> Packages:
         """Return what dpkg holds now, by its own file."""

@@ -92,12 +92,6 @@ def parse(installed: Iterable[dict[str, str]], patterns: Iterable[str]) -> Packa
     return packages
 
 
-def locks(text: str) -> list[str]:
-    """Return the locks of versionlock's file; its excludes (`!`) keep nothing at a version."""
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line and line[0] not in "#!"]
-
-
 def fits(pattern: str, name: str, package: Package) -> bool:
     """Return whether a lock is for the package in just this version; a lock of a name alone is for any."""
     upstream = package["version"].rpartition("-")[0]
@@ -117,7 +111,9 @@ def without(text: str, names: Iterable[str]) -> str:
 
 def installed_now(root: str = "/") -> Packages:
     """Return the node's packages, by rpm and the file of versionlock."""
-    return parse(rows(root), locks(files.read_text(os.path.join(root, LOCKS.lstrip("/")))))
+    lines = (line.strip() for line in files.read_text(os.path.join(root, LOCKS.lstrip("/"))).splitlines())
+    # excludes (`!`) keep nothing at a version
+    return parse(rows(root), (line for line in lines if line and line[0] not in "#!"))
 
 
 def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:

@@ -50,11 +50,6 @@ def pci_devices(root: str = "/") -> dict[str, Any]:
     return {"gpus": gpus, "nvswitch": nvswitch or switch_file or nvlink5, "nvlink5": nvlink5}
 
 
-def in_lab(root: str = "/") -> bool:
-    """Return whether this is a host of `nodectl lab`."""
-    return os.path.exists(os.path.join(root, "etc/nodectl-lab"))
-
-
 def recorded_hardware(root: str = "/") -> dict[str, Any]:
     """Return a recorded lab host's GPUs, NVSwitches and driver; empty if no recording answers for its hardware."""
     folder = os.path.join(root, _RECORDED)

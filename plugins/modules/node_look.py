@@ -17,7 +17,6 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import (
     driver,
-    in_lab,
     pci_devices,
     recorded_hardware,
     users,
@@ -145,7 +144,8 @@ def look(root: str) -> dict[str, Any]:
     kernel = read_or(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
     loaded = driver(root)
     # a lab host sees the machine's devices, and may use none
-    devices = pci_devices(root) if not in_lab(root) else {"gpus": [], "nvswitch": False, "nvlink5": False}
+    in_lab = os.path.exists(os.path.join(root, "etc/nodectl-lab"))
+    devices = pci_devices(root) if not in_lab else {"gpus": [], "nvswitch": False, "nvlink5": False}
     return {
         "os": operating_system(root),
         "architecture": platform.machine(),

@@ -63,7 +63,9 @@ def look(run: Run, touches: Touches) -> Record:
     state["units"] = live.look_units(run, touches["units"])
     state["values"] = live.look_values(values)
     for item in [*touches["live"], *items]:
-        state["live"][live.live_key(item)] = {**item, "state": live.look_live(run, item)}
+        # `rings eth0`, `gpu`
+        key = " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
+        state["live"][key] = {**item, "state": live.look_live(run, item)}
     if touches["packages"]:
         state["packages"] = node_packages.kind().installed_now()
     return state
