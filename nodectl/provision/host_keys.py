@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,16 +162,16 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
             yield word, value, [word, value]
 
 
-def socket_folder() -> Path:
-    """Make a folder with a path short enough for a socket."""
+@contextmanager
+def control_sockets() -> Iterator[Path]:
+    """Make a folder with a path short enough for sockets; the connections that ssh keeps there end with the block."""
     usual = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="nodectl-", dir=usual if len(usual) <= _LONGEST else "/tmp"))  # noqa: S108
-
-
-def close_sockets(folder: Path) -> None:
-    """End the connections that ssh keeps below the folder, and remove it."""
-    for socket in filter(Path.is_socket, folder.iterdir()):
-        argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, capture_output=True, timeout=5, check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="nodectl-", dir=usual if len(usual) <= _LONGEST else "/tmp"))  # noqa: S108
+    try:
+        yield folder
+    finally:
+        for socket in filter(Path.is_socket, folder.iterdir()):
+            argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, capture_output=True, timeout=5, check=False)
+        shutil.rmtree(folder, ignore_errors=True)

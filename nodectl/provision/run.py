@@ -9,8 +9,8 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from nodectl.common.process import UTF_8, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
-from nodectl.provision.host_keys import close_sockets, socket_folder
+from nodectl.provision.host_keys import control_sockets
 
 KEPT_RUNS = 20
 # every run's name begins with its time, trials' too; `start` is before all of them
@@ -99,7 +99,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     listener, folder = Listener(on_event), state_dir() / "runs"
     folder.mkdir(mode=0o700, exist_ok=True)
     _end_left_over(_is_orphan)
-    with _control_sockets() as sockets:
+    with control_sockets() as sockets:
         runner = ansible_runner.run(
             private_data_dir=str(folder),
             ident=name,
@@ -146,15 +146,6 @@ def _is_orphan(process: Any) -> bool:
     host, pid = process.environ().get("NODECTL_CONTROLLER", "").split()
     ours = any(word.endswith("ansible-playbook") for word in process.cmdline()[:2])
     return ours and host == socket.gethostname() and not psutil.pid_exists(int(pid))
-
-
-@contextmanager
-def _control_sockets() -> Iterator[Path]:
-    folder = socket_folder()
-    try:
-        yield folder
-    finally:
-        close_sockets(folder)
 
 
 def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
