@@ -279,20 +279,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""
-        return {
-            "asked_packages": asked_packages,
-            "driver_beside": driver_beside,
-            "driver_mode": driver_mode,
-            "driver_notes": driver_notes,
-            "driver_objection": driver_objection,
-            "driver_obstacles": driver_obstacles,
-            "driver_packages": driver_packages,
-            "driver_stream": driver_stream,
-            "fabric_manager_packages": fabric_manager_packages,
-            "gpu_work": gpu_work,
-            "imex_packages": imex_packages,
-            "nvidia_pins": nvidia_pins,
-            "wanted_driver": wanted_driver,
-            "wanted_package": wanted_package,
-            "wanted_packages": wanted_packages,
-        }
+        named: tuple[Callable[..., Any], ...] = (
+            *(asked_packages, driver_beside, driver_mode, driver_notes, driver_objection, driver_obstacles),
+            *(driver_packages, driver_stream, fabric_manager_packages, gpu_work, imex_packages, nvidia_pins),
+            *(wanted_driver, wanted_package, wanted_packages),
+        )
+        return {function.__name__: function for function in named}

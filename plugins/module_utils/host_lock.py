@@ -147,27 +147,26 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
         return {"held": False, "error": "this host cannot be locked: %s" % error}
     if not holder:
         return {"held": True}
-    text = "this host is held by %s" % told(holder)
+    text, advice = told(holder)
+    text = "this host is held by %s" % text
     if force:
         return {"held": False, "holder": holder, "warning": text}
-    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
-    if holder.get("left"):
-        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
-    if holder.get("unknown"):
-        advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
     return {"held": False, "holder": holder, "error": "%s: %s" % (text, advice)}
 
 
-def told(holder: dict[str, Any]) -> str:
-    """Return who holds the host, as the holder says."""
+def told(holder: dict[str, Any]) -> tuple[str, str]:
+    """Return who holds the host, as the holder says, and what to do."""
     if holder.get("unknown"):
-        return "a process that is no nodectl's"
+        return "a process that is no nodectl's", "as root there, `fuser -v %s` names it" % holder["unknown"]
     if holder.get("left"):
-        return "values of %s, whose nodectl is gone" % one_line(holder.get("what") or "a trial")
+        what = one_line(holder.get("what") or "a trial")
+        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
+        return "values of %s, whose nodectl is gone" % what, advice
     since = holder.get("since")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
     who, what = (one_line(holder.get(name) or "") for name in ("operator", "what"))
-    return "%s for '%s'%s" % (who or "another nodectl", what, at)
+    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    return "%s for '%s'%s" % (who or "another nodectl", what, at), advice
 
 
 def let_go(token: str) -> None:

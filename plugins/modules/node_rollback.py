@@ -14,7 +14,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import trials
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, settle
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -99,7 +99,7 @@ def main() -> None:
     try:
         with store.locked():
             work(module, store, state, to)
-    except (RestoreError, OSError) as error:
+    except OSError as error:
         module.fail_json(msg="%s" % error)
 
 

@@ -40,7 +40,7 @@ READERS = (
 AT_BOOT = ("/etc/modprobe.d/", "/etc/modules-load.d/", "/etc/default/grub")
 
 
-class RestoreError(Exception):
+class RestoreError(OSError):
     """There is no such way back on this node."""
 
 
@@ -95,7 +95,9 @@ class Restore:
             if old == now or (old["kind"] == "absent" and now["kind"] == "dir"):
                 continue
             left = self.after["paths"].get(path)
-            theirs = now["kind"] in ("file", "link") and left is not None and not alike(now, left)
+            # who owns it may differ
+            changed = left is not None and any(now.get(name) != left.get(name) for name in ("kind", "sha256", "target"))
+            theirs = now["kind"] in ("file", "link") and changed
             action = "remove" if old["kind"] == "absent" else "restore"
             changes.append({"what": "path", "subject": path, "action": action, "conflict": theirs})
         return changes
@@ -223,9 +225,14 @@ class Restore:
 
     def put_files(self, paths: list[Change], trees: list[Change]) -> None:
         """Trees first: the folders above them get empty.  What cannot be put back is an error, and all others are."""
-        for change in trees:
-            with self.noting(change["subject"]):
-                self.put_tree(change["subject"], change["action"])
+        for path, action in ((change["subject"], change["action"]) for change in trees):
+            old = self.before["trees"].get(path, files.ABSENT)
+            with self.noting(path):
+                if action == "remove" or old["kind"] == "link":
+                    files.remove(path)
+                    files.put_back(path, files.ABSENT if action == "remove" else old, self.content)
+                else:  # the content of a folder was not recorded
+                    self.warnings.append("%s was replaced since, and its old content was not recorded" % path)
         for change in paths:
             path = change["subject"]
             with self.noting(path):
@@ -244,19 +251,6 @@ class Restore:
             yield
         except OSError as error:
             self.errors.append("%s: %s" % (path, error.strerror or error))
-        except RestoreError as error:
-            self.errors.append("%s: %s" % (path, error))
-
-    def put_tree(self, path: str, action: str) -> None:
-        """Remove what is new, or put a link back; the content of a folder was not recorded."""
-        old = self.before["trees"].get(path, files.ABSENT)
-        if action == "remove":
-            files.remove(path)
-        elif old["kind"] == "link":
-            files.remove(path)
-            files.put_back(path, old, self.content)
-        else:
-            self.warnings.append("%s was replaced since, and its old content was not recorded" % path)
 
     def unit_commands(self, units: list[Change]) -> tuple[list[list[str]], list[list[str]]]:
         """Return (what stops and disables units before their files go, what starts them when those are back)."""
@@ -306,8 +300,3 @@ def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
     """Return whether the package as it was or is, None if it was not there, is a part of a GPU driver."""
     return package is not None and bool(node_packages.kind().is_driver(key, package["version"]))
-
-
-def alike(one: Record, other: Record) -> bool:
-    """Return whether the same content or target; who owns it may differ."""
-    return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))
