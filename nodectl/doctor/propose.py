@@ -25,14 +25,13 @@ from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.profiles.families import family_of
-from nodectl.profiles.fit import Seen, fitting_hardware, fitting_stacks
+from nodectl.profiles.fit import Seen, fitting_hardware, fitting_stacks, has_switches, ports_of
 from nodectl.profiles.gpus import short_form
 from nodectl.profiles.host import DEFAULTS
 from nodectl.profiles.host_compat import SWITCH_OFF_BUS, HostLook
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.observed import has_switches, ports_of
-from nodectl.profiles.resolve import load_stacks, without_stack
+from nodectl.profiles.resolve import load_stacks, merge
 
 # address, class and device of NVIDIA's devices, without a driver, too
 _PCI = script(
@@ -302,7 +301,7 @@ def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
 
 
 def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: list[str]) -> tuple[str, str]:
-    profile = without_stack(hardware, _TUNING, extra_dirs=extra_dirs).hardware
+    profile = merge({"hardware": hardware, "tuning": _TUNING}, extra_dirs=extra_dirs).hardware
     fitting = fitting_stacks(profile, machine.look, extra_dirs, installed=(machine.torch, machine.cuda))
     if not fitting:
         notes.append(f"no stack fits {machine.system} with these GPUs and this driver: nodectl_stack is none")

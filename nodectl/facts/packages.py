@@ -17,12 +17,12 @@ _PATTERNS = (
     # as RHEL and NVIDIA's repositories for it have them
     *("nvidia-fabric-manager", "libibverbs-utils"),
 )
-# as in plugins/module_utils/apt/packages.py: a driver's part has such a name and a driver's version
+# as in plugins/module_utils/apt.py: a driver's part has such a name and a driver's version
 DRIVER_FAMILY = (
     *("cuda-drivers*", "firmware-nvidia-*", "lib*-nvidia*", "libcuda1", "libcudadebugger1", "libnvcuvid1"),
     *("libnvidia-*", "libnvoptix1", "libnvsdm*", "libxnvctrl*", "nvidia-*", "nvlink5*", "xserver-xorg-video-nvidia*"),
 )
-# as in plugins/module_utils/dnf/packages.py: what has another name with rpm
+# as in plugins/module_utils/dnf.py: what has another name with rpm
 RPM_FAMILY = ("kmod-nvidia-*", "libXNVCtrl*", "xorg-x11-nvidia*")
 DRIVER_MODULES = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
 DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"

@@ -21,10 +21,6 @@ class NvidiaRepository(Strict):
     base_url: _Url
     keys: dict[_Fingerprint, tuple[str, ...]]
 
-    def key_of(self, distribution: str) -> str:
-        """Return the fingerprint of a distribution's key; empty if none is published."""
-        return next((key for key, signed in self.keys.items() if distribution in signed), "")
-
 
 class NcclTests(Strict):
     """The repository of nccl-tests, and the commit that each tag named when it was read: a tag can move."""

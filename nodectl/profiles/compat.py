@@ -134,7 +134,6 @@ def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: st
 
 
 def _kernels(capability: str, stack: Stack, matrix: Matrix, architecture: str | None) -> Iterator[Problem]:
-    """Yield a problem where the build of torch holds no code for the GPU, on any machine that it could be."""
     machines = (architecture,) if architecture else stack.architectures or ("x86_64",)
     rows = [matrix.kernel_row(stack, machine) for machine in machines]
     builds = [row for row in rows if row is not None]
@@ -368,7 +367,6 @@ def _not_released(stack: Stack, matrix: Matrix) -> Problem:
 
 
 def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    """Yield what the stack says against the one build that it means."""
     if "build" in row.unsure:
         reason = (
             f"whether PyTorch's index holds torch {stack.torch} for CUDA {row.cuda} is not confirmed ({row.source})"
@@ -403,7 +401,6 @@ def _other_build(stack: Stack, builds: tuple[TorchRow, ...]) -> Problem:
 
 
 def _nearest_build(stack: Stack, builds: Iterable[TorchRow]) -> str:
-    """Return the build whose CUDA is nearest to the stack's, of equals that of the newest torch; "" without any."""
     of_kind = [row for row in builds if bool(row.cuda) == bool(stack.cuda)]
     return _row_text(min(of_kind, key=lambda row: _distance(stack, row))) if of_kind else ""
 
@@ -452,7 +449,6 @@ def _python_within(wanted: PythonRange, there: PythonRange) -> str:
 
 
 def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    """Yield a problem where the stack claims a kind of machine that the build has no wheels for."""
     lacking = [machine for machine in stack.architectures if machine not in row.architectures]
     if lacking:
         there = tuple(machine for machine in stack.architectures if machine in row.architectures) or row.architectures
@@ -463,7 +459,6 @@ def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 
 def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """Yield problems of a stack's numpy: it must have wheels for the stack's Python, and torch must know it."""
     numpy = _package(stack, "numpy")
     row = matrix.numpy_row(numpy) if numpy else None
     if row is None or stack.torch is None or stack.python is None:
@@ -481,7 +476,6 @@ def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 
 
 def _systems(stack: Stack) -> Iterator[Problem]:
-    """Systems that no host can be: misspelled, or in a form that hosts do not have."""
     for system in stack.os:
         name, _, version = system.partition("-")
         meant = _meant(name, version)
@@ -494,7 +488,6 @@ def _systems(stack: Stack) -> Iterator[Problem]:
 
 
 def _meant(name: str, version: str) -> str:
-    """Return a system as stacks name it, of this name or one like it; empty if none is like it."""
     by_name = {system: family for family in families() for system in family.systems}
     system = name if name in by_name else misspelt(name, by_name)
     if not system:
@@ -527,7 +520,6 @@ def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 
 
 def _torchvision(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """Yield a problem of a stack's torchvision: each is built for one torch, and no environment can hold another."""
     torchvision, rows = _package(stack, "torchvision"), matrix.torchvision
     if torchvision and stack.torch and rows.serves(torchvision, stack.torch) is False:
         fitting = rows.of(stack.torch)
@@ -558,7 +550,6 @@ def _distance(current: Stack, other: Stack | TorchRow) -> tuple[float, ...]:
 
 
 def _cuda_number(cuda: str | None) -> float | None:
-    """12.1 as 1201: a step of a major version is further than any minor one."""
     if cuda is None:
         return None
     major, minor, *_ = (*version_key(cuda), 0)

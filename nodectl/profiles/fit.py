@@ -1,22 +1,30 @@
-"""The hardware profile and the stack that fit what was found on a host."""
+"""The hardware profile and the stack that fit what was found on a host, and what its facts show for that."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.common.natural import natural
 from nodectl.errors import ProfileError
+from nodectl.facts.gpu_services import FabricManager
+from nodectl.facts.gpus import Gpus
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import ports_in
+from nodectl.model.facts import Unread
 from nodectl.profiles.compat import profile_problems
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import find_profiles
-from nodectl.profiles.matrix import matrix
+from nodectl.profiles.matrix import cuda_minor, matrix
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks, without_stack
+from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks, merge
 from nodectl.profiles.schema import Hardware, Stack
 
+Facts = Mapping[str, object]
+_KINDS = {"InfiniBand": "infiniband", "Ethernet": "roce"}
 # count, Gbit/s, infiniband, roce or ethernet
 Ports = tuple[int, float, str]
 
@@ -55,7 +63,6 @@ def fitting_hardware(seen: Seen, extra_dirs: Sequence[Path] = ()) -> tuple[str, 
 
 
 def _score(hardware: Hardware, seen: Seen) -> int:
-    """0 if the host is something else; the higher, the more is alike."""
     if hardware.gpus != seen.gpus:
         return 0
     if not seen.gpus:
@@ -68,7 +75,6 @@ def _score(hardware: Hardware, seen: Seen) -> int:
 
 
 def _alike(hardware: Hardware, seen: Seen) -> int:
-    """2 where the driver's name of the GPU is the profile's, 1 if it may be, else 0."""
     model = hardware.gpu.model if hardware.gpu else ""
     if not model or len(seen.models) > 1 or len(seen.devices) > 1:
         return 0
@@ -89,7 +95,10 @@ def fitting_stacks(
 
     def rank(name: str) -> tuple[bool, bool, tuple[int, ...], tuple[int, ...]]:
         stack = stacks[name]
-        have = bool(torch and cuda) and (_plain(stack.torch), _minor(stack.cuda)) == (_plain(torch), _minor(cuda))
+        have = bool(torch and cuda) and (_plain(stack.torch), cuda_minor(stack.cuda)) == (
+            _plain(torch),
+            cuda_minor(cuda),
+        )
         return (
             have,
             not any(profile_problems(hardware, stack, base_tuning(), matrix())),
@@ -106,7 +115,7 @@ def fitting(look: HostLook, extra_dirs: Sequence[Path] = ()) -> tuple[tuple[str,
     devices = tuple(str(gpu.get("device", "")) for gpu in look.node.gpus)
     kinds = tuple(dict.fromkeys(device for device in devices if device))
     names = fitting_hardware(Seen(len(devices), devices=kinds, nvswitch=look.node.nvswitch), extra_dirs)
-    hardware = without_stack(names[0] if names else "auto", "stock", extra_dirs=extra_dirs).hardware
+    hardware = merge({"hardware": names[0] if names else "auto", "tuning": "stock"}, extra_dirs=extra_dirs).hardware
     return names, next(iter(fitting_stacks(hardware, look, extra_dirs)), "")
 
 
@@ -125,5 +134,31 @@ def _plain(torch: str | None) -> str:
     return (torch or "0").partition("+")[0]
 
 
-def _minor(cuda: str | None) -> str:
-    return ".".join((cuda or "").split(".")[:2])
+def _is_unknown(facts: Facts, subject: str) -> bool:
+    value = facts.get(subject)
+    return isinstance(value, Unread) and value.kind == "unknown"
+
+
+def has_switches(facts: Facts) -> bool | None:
+    """Return whether NVSwitches join the GPUs; None if it cannot be told."""
+    gpus = facts.get("gpus")
+    if not isinstance(gpus, Gpus) or not gpus.devices:
+        return None
+    if any((gpu.fabric_state or "").lower() == "completed" for gpu in gpus.devices):
+        return True
+    return None if _is_unknown(facts, "fabric_manager") else isinstance(facts.get("fabric_manager"), FabricManager)
+
+
+def ports_of(facts: Facts) -> tuple[Ports, ...] | None:
+    """Return the ports by kind as (count, Gbit/s, kind of a profile's NIC); None if nobody could look."""
+    if _is_unknown(facts, "ib_ports"):
+        return None
+    active = [port for port in ports_in(facts) if (port.state or "").upper() == "ACTIVE" and port.rate_gbit_s]
+    if not active and _is_unknown(facts, "nics"):
+        return None
+    kinds = Counter((_KINDS.get(port.link_layer or "", "infiniband"), float(port.rate_gbit_s or 0)) for port in active)
+    nics = None if active else facts.get("nics")
+    for nic in nics.values() if isinstance(nics, Mapping) else ():
+        if isinstance(nic, Nic) and nic.driver and nic.kind is None and nic.state == "up" and nic.speed_mbit:
+            kinds["ethernet", nic.speed_mbit / 1000] += 1
+    return tuple((count, rate, kind) for (kind, rate), count in sorted(kinds.items()))

@@ -107,14 +107,9 @@ def products_of(device: str) -> tuple[Product, ...]:
 
 
 @cache
-def _published() -> _Models:
-    found: _Models = _read(_Models, "models.yml")
-    return found
-
-
-@cache
 def _models() -> dict[str, Model]:
-    return {name: model for model in _published().models for name in model.names}
+    published: _Models = _read(_Models, "models.yml")
+    return {name: model for model in published.models for name in model.names}
 
 
 @cache
@@ -131,7 +126,6 @@ def capability_of(model: str) -> str | None:
 
 
 def _named(name: str) -> Product | None:
-    """Return the product of this name, else the one that an older or newer driver calls so."""
     same = [row for row in products() if is_same(name, row.name)]
     # of several, as GTX 1080 Ti and GTX 1080 Ti 10GB, the one that says no more
     return min(same, key=lambda row: (row.name != name, len(row.name)), default=None)

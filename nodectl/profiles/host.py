@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nodectl.common.bounded_json import plain_value
 from nodectl.profiles import KINDS
 from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
-from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
+from nodectl.profiles.resolve import Resolved, load_profile, merge, resolve
 from nodectl.profiles.role_values import role_values
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: S
         return of_variables(host.variables, names=names, extra_dirs=extra_dirs)
     if not any(chosen.values()):
         return None
-    hardware, tuning = (chosen[kind] or DEFAULTS[kind] for kind in ("hardware", "tuning"))
-    return without_stack(hardware, tuning, **own_values(host.variables), extra_dirs=tuple(extra_dirs))
+    chosen = {kind: chosen[kind] or DEFAULTS[kind] for kind in ("hardware", "tuning")}
+    return merge(chosen, **own_values(host.variables), extra_dirs=tuple(extra_dirs))
 
 
 def of_variables(
@@ -57,26 +57,15 @@ def of_variables(
     """
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
-    host_values = own_values(variables)
     allowed, misfit = plain_value(variables.get(ALLOW) or []), plain_value(variables.get(MISFIT))
-    if look is not None:
-        resolved = resolve(
-            hardware,
-            stack,
-            tuning,
-            **host_values,
-            extra_dirs=extra_dirs,
-            allow_unsupported=allowed,
-            misfit=misfit,
-            look=look,
-        )
-        return replace(resolved, refusals=tuple(_with_fit(problem, look, extra_dirs) for problem in resolved.refusals))
-    given = json.dumps({**host_values, "allow_unsupported": allowed, "misfit": misfit})
-    return _resolved((hardware, stack, tuning), given, tuple(extra_dirs))
+    given = {**own_values(variables), "allow_unsupported": allowed, "misfit": misfit}
+    if look is None:
+        return _resolved((hardware, stack, tuning), json.dumps(given), tuple(extra_dirs))
+    resolved = resolve(hardware, stack, tuning, **given, extra_dirs=extra_dirs, look=look)
+    return replace(resolved, refusals=tuple(_with_fit(problem, look, extra_dirs) for problem in resolved.refusals))
 
 
 def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> Problem:
-    """Return the problem of another machine's profiles with those that fit this one, and the way out."""
     if not problem.misfit:
         return problem
     from nodectl.profiles.fit import fitting
@@ -88,7 +77,6 @@ def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> P
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the profile names by kind; empty if none is named."""
     return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
 
 
@@ -136,4 +124,5 @@ def _resolved(names: tuple[str, str, str], given: str, extra_dirs: tuple[Path, .
 
 @lru_cache(maxsize=256)
 def _hardware(name: str, overrides: str, extra_dirs: tuple[Path, ...]) -> Hardware:
-    return without_stack(name, DEFAULTS["tuning"], overrides=json.loads(overrides), extra_dirs=extra_dirs).hardware
+    names = {"hardware": name, "tuning": DEFAULTS["tuning"]}
+    return merge(names, overrides=json.loads(overrides), extra_dirs=extra_dirs).hardware

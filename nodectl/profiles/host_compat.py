@@ -115,7 +115,9 @@ def _network(hardware: Hardware, env: Mapping[str, str], node: Node) -> Iterator
 
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     count, wanted = len(node.gpus), hardware.gpus
-    alike = _of_model(hardware, node, matrix)
+    # those that are the profile's, by their PCI ids: a card for the screen is none of them
+    rows = (matrix.device(str(gpu.get("device", ""))) for gpu in node.gpus)
+    alike = sum(bool(row and hardware.gpu and row.is_model(hardware.gpu.model)) for row in rows)
     if wanted and not count:
         reason = f"the profile says {counted(wanted, 'GPU')}, none seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
@@ -137,12 +139,6 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
         blackwell = hardware.gpu and version_key(hardware.gpu.compute_capability) >= SWITCH_OFF_BUS
         nearest = "nodectl_overrides: {hardware: {nvswitch: false, link: null}}"
         yield Problem("nvswitch", reason, "the PCI bus of the host", nearest, mild=bool(blackwell))
-
-
-def _of_model(hardware: Hardware, node: Node, matrix: Matrix) -> int:
-    """GPUs that are the profile's, by their PCI ids: a card for the screen is none of them."""
-    rows = (matrix.device(str(gpu.get("device", ""))) for gpu in node.gpus)
-    return sum(bool(row and hardware.gpu and row.is_model(hardware.gpu.model)) for row in rows)
 
 
 def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
@@ -181,7 +177,9 @@ def _driver(stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
         reason, source = f"the stack asks for driver {least}", stack.sources.get("driver", "")
     else:
         return
-    nearest = _newer_driver(stack, look.node, least)
+    nearest = f"a driver from {least} on, installed by whoever owns this one"
+    if stack.driver and look.node.driver.origin not in OWNED:
+        nearest = f"nodectl_driver: manage, which installs branch {stack.driver.branch}"
     yield Problem("driver-too-old", f"{reason}, and this host keeps {live}", source, nearest, other_stack=True)
 
 
@@ -200,9 +198,3 @@ def _ignored(look: HostLook, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
             yield Problem(
                 "driver-ignores-gpu", reason, source and device.source and f"{source}; {device.source}", nearest
             )
-
-
-def _newer_driver(stack: Stack, node: Node, least: str) -> str:
-    if stack.driver and node.driver.origin not in OWNED:
-        return f"nodectl_driver: manage, which installs branch {stack.driver.branch}"
-    return f"a driver from {least} on, installed by whoever owns this one"

@@ -55,14 +55,12 @@ def predicted(probe: str, given: Mapping[str, Any]) -> Floor | None:
 
 
 def _of_pcie(probe: str, given: Mapping[str, Any], part: float) -> Floor | None:
-    """Return the floor of what crosses PCIe, by the lanes that were in use."""
     generation, lanes = given.get("pcie_gen"), given.get("pcie_width_now") or given.get("pcie_width")
     rate = pcie_gb_s(generation, lanes)
     return _floor(probe, rate, part, f"PCIe generation {generation}, {lanes:g} lanes") if rate else None
 
 
 def _pair(given: Mapping[str, Any]) -> Floor | None:
-    """Return the floor of a copy between two GPUs: by NVLink, by PCIe, else through the host's memory."""
     link, direct = str(given.get("link") or ""), given.get("connection") == "direct"
     if direct and (joined := _NVLINK.fullmatch(link)):
         rate = nvlink_gb_s(str(given.get("device")), int(joined[1]))

@@ -105,7 +105,6 @@ def _reason(item: Any, model: type[BaseModel]) -> str:
 
 
 def _fields_beside(model: type[BaseModel], place: Sequence[object]) -> Iterable[str]:
-    """Return the names of the model's fields at the place of an unknown field; () if no model is there."""
     for part in place[:-1]:
         field = model.model_fields.get(str(part))
         if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):

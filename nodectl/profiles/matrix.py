@@ -122,7 +122,7 @@ class KernelRow(Strict):
 
     def holds(self, stack: Stack, architecture: str) -> bool:
         """Return whether this row is about the stack's torch on such a machine."""
-        if stack.torch is None or (self.cuda, self.architecture) != (_minor(stack.cuda), architecture):
+        if stack.torch is None or (self.cuda, self.architecture) != (cuda_minor(stack.cuda), architecture):
             return False
         torch = version_key(stack.torch.partition("+")[0])
         below = self.torch_below is None or torch < version_key(self.torch_below)
@@ -195,7 +195,7 @@ class GlibcRow(Strict):
     def holds(self, stack: Stack, architecture: str) -> bool:
         """Return whether this row is about the stack's torch on such a machine."""
         torch = version_key((stack.torch or "0").partition("+")[0])
-        cuda = self.cuda is None or self.cuda == _minor(stack.cuda)
+        cuda = self.cuda is None or self.cuda == cuda_minor(stack.cuda)
         return version_key(self.torch_from) <= torch and cuda and self.architecture in (None, architecture)
 
 
@@ -248,7 +248,7 @@ class Matrix(Published):
 
     def torch_row(self, stack: Stack) -> TorchRow | None:
         """Return the row of the stack's torch with the stack's CUDA; None if the matrix does not know it."""
-        return next((row for row in self.torch_rows(stack.torch) if row.cuda == _minor(stack.cuda)), None)
+        return next((row for row in self.torch_rows(stack.torch) if row.cuda == cuda_minor(stack.cuda)), None)
 
     def torch_rows(self, torch: str | None) -> tuple[TorchRow, ...]:
         """All builds of a torch; the build that a version names with a + does not matter."""
@@ -284,5 +284,6 @@ def _release(torch: str) -> tuple[int, ...]:
     return (*version_key(torch.partition("+")[0]), 0, 0, 0)[:3]
 
 
-def _minor(cuda: str | None) -> str | None:
+def cuda_minor(cuda: str | None) -> str | None:
+    """Return `12.8` of `12.8.1`."""
     return ".".join(cuda.split(".")[:2]) if cuda else None

@@ -14,7 +14,7 @@ from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.compat import IncompatibleError, Problem, nearest_stack, profile_problems
-from nodectl.profiles.families import Family, family_of
+from nodectl.profiles.families import family_of
 from nodectl.profiles.gpus import completed, composed, is_composed
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
@@ -126,9 +126,13 @@ def resolve(
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
     allowed, meant = checked_reasons(allow_unsupported), misfit_allowed(misfit)
-    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, roles, extra_dirs)
+    names = dict(zip(KINDS, (hardware, stack, tuning), strict=True))
+    merged = merge(names, overrides=overrides, nccl_env=nccl_env, roles=roles, extra_dirs=extra_dirs)
     if look:
-        merged = replace(merged, stack=_of_system(merged.stack, look))
+        # the branch of the driver is the one that the host's system gets
+        os, driver = look.node.os, merged.stack.driver
+        driver = driver and driver.of_system(family_of(os.id).key(os.key))
+        merged = replace(merged, stack=merged.stack.model_copy(update={"driver": driver}))
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
 
     def stands(problem: Problem) -> bool:
@@ -151,27 +155,15 @@ def resolve(
     )
 
 
-def without_stack(
-    hardware: str,
-    tuning: str,
+def merge(
+    names: Mapping[str, str],
     *,
     overrides: Mapping[str, Any] | None = None,
     nccl_env: Mapping[str, Any] | None = None,
     roles: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
 ) -> Resolved:
-    """Return what a host should be whose stack nobody named: no version is expected of it."""
-    return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, roles, extra_dirs)
-
-
-def _merged(
-    names: Mapping[str, str],
-    overrides: Mapping[str, Any] | None,
-    nccl_env: Mapping[str, Any] | None,
-    roles: Mapping[str, Any] | None,
-    extra_dirs: Sequence[Path],
-) -> Resolved:
-    """Return the profiles of these names with the host's values on top, held against their schemas, not yet judged."""
+    """Return what a host should be, not judged; without a stack's name no version is expected of it."""
     changes, variables = checked_overrides(overrides), checked_nccl_env(nccl_env)
     checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
     for kind, name in names.items():
@@ -182,13 +174,6 @@ def _merged(
             _change(document, changes.get(kind, {}))
             checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
     return Resolved(names, **checked)
-
-
-def _of_system(stack: Stack, look: HostLook) -> Stack:
-    """Return the stack with the branch of the driver that the host's system gets."""
-    os = look.node.os
-    driver = stack.driver and stack.driver.of_system(family_of(os.id).key(os.key))
-    return stack.model_copy(update={"driver": driver})
 
 
 def _change(document: Document, changes: Mapping[str, Any]) -> None:
@@ -225,8 +210,6 @@ def _own_tuning(
 def _judge(
     merged: Resolved, look: HostLook | None, changes: Mapping[str, Any], extra_dirs: Sequence[Path]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-    """Problems of the profiles with each other and with the host, each with its nearest working choice."""
-
     def of_profiles(stack: Stack) -> tuple[Problem, ...]:
         return tuple(profile_problems(merged.hardware, stack, merged.tuning, matrix()))
 
@@ -340,7 +323,9 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
     family = family_of(look.node.os.id if look else None)
     stack = family.stack(stack)
     places, system = addresses(), stack.system
-    cuda = stack.cuda is not None
+    # without a host the key is that of Ubuntu's long-known releases
+    distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
+    key = next((key for key, signed in places.nvidia.keys.items() if distribution in signed), "")
     return {
         "requirements": list(stack.requirements),
         "index": places.index(stack.index) if stack.index else "",
@@ -365,16 +350,9 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
             "url": places.nccl_tests.url,
             "commit": places.nccl_tests.commits.get(stack.nccl_tests, ""),
         },
-        "nvidia_repository": _repository(family, look) if cuda else None,
+        "nvidia_repository": {"base_url": places.nvidia.base_url, "key_fingerprint": key} if stack.cuda else None,
         "unverified": sorted(stack.unverified),
     }
-
-
-def _repository(family: Family, look: HostLook | None) -> dict[str, str]:
-    """Return NVIDIA's repository for a host; without one the key is that of Ubuntu's long-known releases."""
-    nvidia = addresses().nvidia
-    distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
-    return {"base_url": nvidia.base_url, "key_fingerprint": nvidia.key_of(distribution)}
 
 
 def _values(group: Any) -> dict[str, Any]:

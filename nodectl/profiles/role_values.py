@@ -1,21 +1,29 @@
-"""Variables of our roles that a site sets itself, and that a profile says too.
+"""Variables of our roles that a site sets itself: those that a profile says too, and names that are nearly ours.
 
 Ansible gives a role the variable that inventory or `-e` has. Health, launch and trials have to expect the same.
+Ansible ignores a misspelled name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from nodectl.common import bounded_yaml
 from nodectl.common.bounded_json import plain_value
+from nodectl.common.spelling import nearest
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import Document
 from nodectl.profiles.overrides import merge_settings
 
+# what an inventory may set beside the roles' own variables; docs/provision.md says what each is for
+INVENTORY_VARIABLES = frozenset(Path(__file__).with_name("inventory_variables.txt").read_text(encoding="utf-8").split())
+# a name this near to one of ours is a slip; what is further away is somebody's own variable
+_NEAR = 0.88
+
 
 def _is_true(value: Any) -> bool:
-    """Return whether Ansible's filter `bool` takes the value for true."""
     return str(value).lower() in ("true", "yes", "on", "1", "t", "y")
 
 
@@ -80,13 +88,35 @@ def refuse_repeated(variables: Mapping[str, Any]) -> None:
     """Raise ProfileError for a variable of a role that says what is installed, which hardware and stack profile say."""
     for name, field in PROFILES.items():
         if name in variables:
+            # stack.driver.min as {stack: {driver: {min: …}}}
+            names = field.partition(" and ")[0].split(".")
+            override = "".join(f"{{{part}: " for part in names) + "…" + "}" * len(names)
             raise ProfileError(
                 f"{name} is set for this host, and its profiles say it too, as {field}",
-                f"change it where health sees it as well: in nodectl_overrides, {_as_override(field)}; or take it away",
+                f"change it where health sees it as well: in nodectl_overrides, {override}; or take it away",
             )
 
 
-def _as_override(field: str) -> str:
-    """`stack.driver.min` → `{stack: {driver: {min: …}}}`."""
-    names = field.partition(" and ")[0].split(".")
-    return "".join(f"{{{name}: " for name in names) + "…" + "}" * len(names)
+def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
+    """(name, the one that was meant) for each slip; `share` is the folder that holds roles and playbooks."""
+    roles = sorted(folder.name for folder in (share / "roles").iterdir() if folder.is_dir())
+    prefixes = ("nodectl_", "nvidia_repo_", *(f"{role}_" for role in roles))
+    unsure = sorted({name for name in names if name.startswith(prefixes)} - INVENTORY_VARIABLES)
+    if not unsure:
+        return []
+    variables = INVENTORY_VARIABLES.union(*(role_variables(share / "roles" / role) for role in roles))
+    return [(name, near) for name in unsure if name not in variables and (near := nearest(name, variables, _NEAR))]
+
+
+def role_variables(role: Path) -> frozenset[str]:
+    """Return the names that a role takes: its arguments, defaults and variables."""
+    names: set[str] = set()
+    for path in (*role.glob("defaults/*.yml"), *role.glob("vars/*.yml")):
+        names |= set(_read(path))
+    for entry in _read(role / "meta" / "argument_specs.yml").get("argument_specs", {}).values():
+        names |= set(entry.get("options", {}))
+    return frozenset(names)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(bounded_yaml.load(path.read_bytes()) or {})

@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 
 def _matching(pattern: str, complaint: str) -> AfterValidator:
-    """Return a validator of texts that the whole pattern matches; its ValueError is the text and the complaint."""
-
     def checked(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise ValueError(f"{text!r}{complaint}")
@@ -32,13 +30,11 @@ def _matching(pattern: str, complaint: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    """Return `text`, if it is a version, with a build such as +cu118 or without; ValueError if not."""
     version_key(text.partition("+")[0])
     return text
 
 
 def _sysctl_value(value: str) -> str:
-    """`value` with single spaces; ValueError if it is empty or more than a line."""
     if not value.strip() or not value.replace("\t", " ").isprintable():
         raise ValueError(f"{value!r}: a sysctl value is one line and not empty")
     return " ".join(value.split())

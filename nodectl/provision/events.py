@@ -34,7 +34,6 @@ _PATH = re.compile(r"(?<![\w/.:])/[\w.+-]+(?:/[\w.+-]+)*")
 
 
 def _full_place(text: str, full: re.Match[str]) -> str:
-    """Return the folder that was to be written to, as far as the text names one."""
     file = full["to"] or full["file"]
     if file:
         return posixpath.dirname(file)

@@ -2,7 +2,8 @@
 
 OpenSSH takes the first value of an option, so ours come before all others. `ssh -G` then confirms that they are in
 force, whatever the inventory, ansible.cfg and ssh_config say. The keys are those of the known_hosts files that
-`nodectl exec` reads.
+`nodectl exec` reads. A jump host becomes a ProxyCommand: OpenSSH starts another ssh for a ProxyJump, and passes none of
+its own `-o` and `-i` to it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from nodectl.errors import InventoryError
-from nodectl.provision.jump import proxy_command
 from nodectl.transport.ssh_options import ACCEPT_REMEDY, PROGRAMS, refuse_unchecked
 
 _FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "VerifyHostKeyDNS=no")
@@ -42,6 +42,15 @@ _LENIENT = re.compile(r"(?i)stricthostkeychecking[\s='\"]+(?!yes|true|ask)")
 # of a folder: a Mac takes 104 bytes of a socket, of which Ansible's name, our folder and ssh's own ending need 45
 _LONGEST = 58
 
+# options of ssh that are followed by a value
+_VALUED = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
+# of the host alone; all others count for its jump host too
+_OF_THE_HOST = frozenset({
+    "controlmaster", "controlpath", "controlpersist", "hostkeyalias", "hostname", "port", "proxycommand", "proxyjump",
+    "requesttty", "user",
+})  # fmt: skip
+_DEEPEST = 8  # jump hosts in a row
+
 
 def checked_arguments(name: str, variables: Mapping[str, Any], connection: Any, own: str, socket: str) -> str:
     """Return the `ansible_ssh_args` that have the ssh connection of host `name` check keys; "" for another transport.
@@ -60,7 +69,7 @@ def checked_arguments(name: str, variables: Mapping[str, Any], connection: Any, 
     else:
         raise InventoryError(f"host {name}: ssh does not take its options {shlex.join(words)}", "correct them")
     if jump := settings.get("proxyjump"):
-        options.append(f"ProxyCommand={proxy_command(jump, words, _jump_of)}")
+        options.append(f"ProxyCommand={proxy_command(jump, words, lambda own: _settings(own).get('proxyjump', ''))}")
         text, words, settings = _resolved(connection, options, own)
     for keyword, values in {**_CHECKED, "controlpath": (socket, "none")}.items():
         value = settings.get(keyword, values[0])
@@ -112,20 +121,57 @@ def _settings(arguments: Sequence[str]) -> dict[str, str]:
     return {keyword: value for keyword, _, value in rows if (keyword, value) != ("proxyjump", "none")}
 
 
-def _jump_of(arguments: Sequence[str]) -> str:
-    return _settings(arguments).get("proxyjump", "")
+def proxy_command(jump: str, arguments: Sequence[str], configured: Callable[[Sequence[str]], str]) -> str:
+    """Return the ProxyCommand that stands for ProxyJump `jump` in ssh's `arguments`.
+
+    `configured` returns the jump host that ssh_config has for the jump host itself, or "".
+    """
+    passed = [word for option, value, words in _options(arguments) if _is_passed(option, value) for word in words]
+    return _command(jump, passed, configured, 1)
 
 
-def socket_folder() -> Path:
-    """Make a folder with a path short enough for a socket."""
+def _command(jump: str, options: Sequence[str], configured: Callable[[Sequence[str]], str], depth: int) -> str:
+    if depth > _DEEPEST:
+        raise InventoryError(f"ProxyJump {jump}: more than {_DEEPEST} jump hosts in a row", "correct ssh_config")
+    before, _, last = jump.rpartition(",")
+    target = last.strip() if "://" in last else f"ssh://{last.strip()}"
+    words = ["ssh", *options]
+    if before := before or configured([*options, target]):
+        words += ["-o", f"ProxyCommand={_command(before, options, configured, depth + 1)}"]
+    # ssh replaces % in a ProxyCommand
+    return " ".join([shlex.join(words).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
+
+
+def _is_passed(option: str, value: str) -> bool:
+    keyword = value.strip().replace(" ", "=", 1).partition("=")[0].lower()
+    return option in ("-i", "-F") or (option == "-o" and keyword not in _OF_THE_HOST)
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+    left = list(arguments)
+    while left and left[0].startswith("-") and left[0] != "--":
+        word = left.pop(0)
+        if word[1:2] not in _VALUED and word[2:]:  # several flags in one word
+            left[:0] = [word[:2], f"-{word[2:]}"]
+        elif word[1:2] not in _VALUED:
+            yield word, "", [word]
+        elif word[2:] or not left:
+            yield word[:2], word[2:], [word]
+        else:
+            value = left.pop(0)
+            yield word, value, [word, value]
+
+
+@contextmanager
+def control_sockets() -> Iterator[Path]:
+    """Make a folder with a path short enough for sockets; the connections that ssh keeps there end with the block."""
     usual = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="nodectl-", dir=usual if len(usual) <= _LONGEST else "/tmp"))  # noqa: S108
-
-
-def close_sockets(folder: Path) -> None:
-    """End the connections that ssh keeps below the folder, and remove it."""
-    for socket in filter(Path.is_socket, folder.iterdir()):
-        argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, capture_output=True, timeout=5, check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="nodectl-", dir=usual if len(usual) <= _LONGEST else "/tmp"))  # noqa: S108
+    try:
+        yield folder
+    finally:
+        for socket in filter(Path.is_socket, folder.iterdir()):
+            argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, capture_output=True, timeout=5, check=False)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -79,12 +79,10 @@ def _requirements(host: Host) -> tuple[str, ...]:
 
 
 def _words(options: Sequence[str]) -> set[str]:
-    """Return `-t a,b -t c` as Ansible splits it."""
     return {word.strip() for option in options for word in option.split(",")} - {""}
 
 
 def _roles() -> Iterator[tuple[str, list[str]]]:
-    """Yield each role with its tags, in the order of the plays."""
     folder = share_dir() / "playbooks"
     for playbook in CHANGING:
         for play in _entries(folder / f"{playbook}.yml"):

@@ -9,8 +9,8 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from nodectl.common.process import UTF_8, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
-from nodectl.provision.host_keys import close_sockets, socket_folder
+from nodectl.provision.host_keys import control_sockets
 
 KEPT_RUNS = 20
 # every run's name begins with its time, trials' too; `start` is before all of them
@@ -99,7 +99,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     listener, folder = Listener(on_event), state_dir() / "runs"
     folder.mkdir(mode=0o700, exist_ok=True)
     _end_left_over(_is_orphan)
-    with _control_sockets() as sockets:
+    with control_sockets() as sockets:
         runner = ansible_runner.run(
             private_data_dir=str(folder),
             ident=name,
@@ -116,7 +116,9 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             suppress_env_files=True,
             quiet=True,
         )
-    _prune(folder / "artifacts")
+    runs = sorted((folder / "artifacts").glob("*/"), key=lambda path: path.stat().st_mtime)
+    for old in runs[:-KEPT_RUNS]:
+        shutil.rmtree(old, ignore_errors=True)
     if runner.status == "canceled":
         _end_left_over(lambda process: process.environ().get("NODECTL_RUN") == name)
         raise KeyboardInterrupt
@@ -129,7 +131,6 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
 
 
 def _end_left_over(is_left: Callable[[Any], bool]) -> None:
-    """End what a run has left: workers and multiplexers have sessions of their own, if no signal came."""
     import psutil
 
     for process in psutil.process_iter():
@@ -147,24 +148,7 @@ def _is_orphan(process: Any) -> bool:
     return ours and host == socket.gethostname() and not psutil.pid_exists(int(pid))
 
 
-@contextmanager
-def _control_sockets() -> Iterator[Path]:
-    """Make a folder for sockets; the connections that ssh keeps there end with the run."""
-    folder = socket_folder()
-    try:
-        yield folder
-    finally:
-        close_sockets(folder)
-
-
 def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
     """ansible-runner notes its whole environment, with whatever secrets the operator's shell holds: not kept."""
     if status["status"] != "starting":
         (Path(runner_config.artifact_dir) / "command").unlink(missing_ok=True)
-
-
-def _prune(artifacts: Path) -> None:
-    """Remove all runs but the last KEPT_RUNS."""
-    runs = sorted(artifacts.glob("*/"), key=lambda path: path.stat().st_mtime)
-    for old in runs[:-KEPT_RUNS]:
-        shutil.rmtree(old, ignore_errors=True)

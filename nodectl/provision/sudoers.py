@@ -54,7 +54,6 @@ def sudoers(name: str, provisioning: str = "none") -> str:
 
 
 def _commands(argv: tuple[str, ...]) -> list[str]:
-    """Return the command's lines for sudoers; `""` means no argument, if nothing would mean any."""
     program, *arguments = argv
     if not all(_ARGUMENT.match(word) for word in argv):
         raise ValueError(argv)

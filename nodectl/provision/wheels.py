@@ -48,8 +48,14 @@ def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
         stamp = share / "ready.json"
         if not _is(stamp, wanted) or not (share / "uv").is_file():
             stamp.unlink(missing_ok=True)
-            _fill_wheels(share / "wheels", stack, str(wanted["python"]), note)
-            _copy_uv(share / "uv")
+            # from the stack's index, else where pip's settings say
+            partial = _downloaded(share / "wheels", stack, stack.requirements, [], str(wanted["python"]), note)
+            shutil.rmtree(share / "wheels", ignore_errors=True)
+            partial.rename(share / "wheels")
+            staged = share / "uv.partial"
+            shutil.copyfile(_uv(), staged)
+            staged.chmod(0o755)
+            staged.rename(share / "uv")
             _make_environment(share, stack, note)
             stamp.write_text(json.dumps(wanted))
         for requirements in others:
@@ -59,7 +65,6 @@ def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
 
 @contextmanager
 def _alone(share: Path) -> Iterator[None]:
-    """Two commands at once: the second waits, and finds the share filled."""
     with (share / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -73,19 +78,11 @@ def _is(stamp: Path, wanted: dict[str, Any]) -> bool:
 
 
 def _host_python_version() -> str:
-    """major.minor of the distribution's python3, which the lab's hosts share with this machine."""
     script = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([HOST_PYTHON, "-c", script], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ProvisionError(f"{HOST_PYTHON} does not run: {done.stderr.strip()}", "install the package python3")
     return done.stdout.strip()
-
-
-def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
-    """Download torch and all that it needs into `wheels`: from the stack's index, else where pip's settings say."""
-    partial = _downloaded(wheels, stack, stack.requirements, [], python, note)
-    shutil.rmtree(wheels, ignore_errors=True)
-    partial.rename(wheels)
 
 
 def _add_wheels(wheels: Path, stack: Stack, requirements: Sequence[str], python: str, note: Note) -> None:
@@ -137,7 +134,6 @@ def _downloaded(
 
 
 def _pip() -> list[str]:
-    """Return a pip to download with: this environment's, else the distribution's, else uv's."""
     for python in (sys.executable, HOST_PYTHON):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
             return [python, "-m", "pip"]
@@ -159,7 +155,6 @@ def _answers(index: str) -> bool:
 
 
 def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[str]) -> dict[str, Any] | None:
-    """Return pip's report of what it would download; None if it finds no answer."""
     command = [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run(
         [*command, "--target", os.devnull + ".none", *options, *requirements],
@@ -175,7 +170,6 @@ def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[
 
 
 def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
-    """Raise ProvisionError for a CUDA build: several GB for nothing, since the lab has no GPU."""
     cuda = sorted(name for name in packages if name.startswith(("nvidia-", "triton", "cuda-")))
     if cuda and "--index-url" not in source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
         raise ProvisionError(
@@ -183,13 +177,6 @@ def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
             "make PyTorch's CPU index reachable, or put a CPU wheel where pip finds it (find-links), "
             "or set NODECTL_ALLOW_CUDA_WHEELS=1",
         )
-
-
-def _copy_uv(target: Path) -> None:
-    staged = target.with_name("uv.partial")
-    shutil.copyfile(_uv(), staged)
-    staged.chmod(0o755)
-    staged.rename(target)
 
 
 def _make_environment(share: Path, stack: Stack, note: Note) -> None:
@@ -208,7 +195,6 @@ def _make_environment(share: Path, stack: Stack, note: Note) -> None:
 
 
 def _name_interpreter(folder: Path, final: Path) -> None:
-    """Have the programs in `folder` start by the Python of `final`, to which the folder is moved."""
     for path in folder.iterdir():
         if path.is_file() and not path.is_symlink() and (text := path.read_bytes()).startswith(b"#!"):
             path.write_bytes(text.replace(bytes(folder), bytes(final), 1))

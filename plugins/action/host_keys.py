@@ -76,7 +76,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         return {**result, "changed": False, "ssh_args": ssh_args}
 
     def _own(self, name: str, variables: Any) -> tuple[str, str]:
-        """Return the host's own arguments, and the run's own socket for it."""
         connection = self._connection
         if connection.transport != "ssh":
             return "", ""

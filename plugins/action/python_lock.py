@@ -74,7 +74,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
 
 
 def _locked(path: Path, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """Read the lock, which the first host of its kind has made."""
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         with (path.parent / ".making").open("w") as held:
@@ -91,7 +90,6 @@ def _locked(path: Path, wanted: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _resolved(wanted: Mapping[str, Any]) -> str:
-    """Return uv's lock for the host's kind."""
     doing = f"resolve {' '.join(wanted['requirements'])}"
     with tempfile.TemporaryDirectory(prefix="nodectl-lock-", dir=constants.DEFAULT_LOCAL_TMP) as folder:
         argv = python_lock.compile_argv(Path(folder), wanted)
@@ -106,7 +104,6 @@ def _resolved(wanted: Mapping[str, Any]) -> str:
 
 
 def _needs_of(wheel: Path) -> list[str]:
-    """Return what a wheel of the controller needs, without its extras."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         needs = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist") or []
@@ -114,7 +111,6 @@ def _needs_of(wheel: Path) -> list[str]:
 
 
 def _sources(wanted: Mapping[str, Any]) -> str:
-    """Return where uv looked, and what to do about packages that are missing there."""
     if wanted["wheelhouse"]:
         return f"wheels come from {wanted['wheelhouse']} alone (nodectl_wheelhouse): put what is missing there"
     return (

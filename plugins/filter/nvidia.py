@@ -60,7 +60,6 @@ def driver_beside(wanted: Mapping[str, Any] | None, node: Look, driver: str = "@
 
 
 def _next_kernel(node: Look) -> str:
-    """Return the kernel that the next boot starts; empty in a container, whose kernel is its host's."""
     return "" if node.get("container") else (node.get("boot") or {}).get("kernel") or node["kernel"]
 
 
@@ -139,31 +138,25 @@ def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[
 
 
 def fabric_manager_packages(
-    driver: str, nvlink5: bool = False, family: Mapping[str, Any] | None = None
+    driver: str, nvlink5: bool = False, family: Mapping[str, Any] | None = None, *, branch: str = ""
 ) -> list[dict[str, Any]]:
-    """Fabric manager in the driver's version, what stands beside it with NVLink 5, and where it is there NSCQ.
+    """Fabric manager in the driver's version, what comes with it for NVLink 5, and NSCQ if a repository has it.
 
-    DCGM asks NVSwitches through NSCQ.
+    DCGM asks NVSwitches through NSCQ. `branch` is given if the driver's version is not known yet.
     """
-    branch, version = driver.partition(".")[0], f"{driver}-*"
-    switches = {"names": [f"libnvidia-nscq-{branch}", "libnvidia-nscq"], "version": version, "optional": True}
-    return [*_of_branch(branch, version, nvlink5, family or DEBIAN), switches]
-
-
-def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, Any]) -> list[dict[str, Any]]:
-    names, others = ["nvidia-fabricmanager", "libnvsdm"] if nvlink5 else ["nvidia-fabricmanager"], family["other_names"]
+    branch, version, others = branch or driver.partition(".")[0], f"{driver}-*", (family or DEBIAN)["other_names"]
+    names = ["nvidia-fabricmanager", "libnvsdm"] if nvlink5 else ["nvidia-fabricmanager"]
     parts = [{"names": [f"{name}-{branch}", name, *others.get(name, ())], "version": version} for name in names]
     # of NVIDIA's meta package nvlink5, which itself takes any newer version and brings a driver; the unit asks ibstat
-    return [*parts, *([wanted_package("nvlsm"), wanted_package("infiniband-diags")] if nvlink5 else [])]
+    more = [wanted_package("nvlsm"), wanted_package("infiniband-diags")] if nvlink5 else []
+    switches = {"names": [f"libnvidia-nscq-{branch}", "libnvidia-nscq"], "version": version, "optional": True}
+    return [*parts, *more, switches]
 
 
-def imex_packages(driver: str) -> list[dict[str, Any]]:
+def imex_packages(driver: str, *, branch: str = "") -> list[dict[str, Any]]:
     """IMEX in the driver's version, for memory of other nodes over NVLink."""
-    return _imex(driver.partition(".")[0], f"{driver}-*")
-
-
-def _imex(branch: str, version: str) -> list[dict[str, Any]]:
-    return [{"names": [f"nvidia-imex-{branch}", "nvidia-imex"], "version": version}]
+    named = f"nvidia-imex-{branch or driver.partition('.')[0]}"
+    return [{"names": [named, "nvidia-imex"], "version": f"{driver}-*"}]
 
 
 def asked_packages(
@@ -176,7 +169,7 @@ def asked_packages(
 ) -> list[dict[str, Any]]:
     """All that the roles of this stack will ask the package manager for on this host, the driver first."""
     wanted, loaded, family = stack.get("driver"), node["driver"]["version"], family or DEBIAN
-    asked = nvidia_pins(stack)
+    asked, nvlink5 = nvidia_pins(stack), bool(node.get("nvlink5"))
     toolkit = (stack.get("toolkit") or {}).get("package")
     asked += [wanted_package(toolkit)] if toolkit else []
     without = "leave it out where no repository has it: nodectl_overrides: {stack: {dcgm: []}}"
@@ -184,15 +177,14 @@ def asked_packages(
     if mode == "manage" and wanted:
         branch = wanted["branch"]
         driver = {"names": driver_packages(wanted), "version": f"{branch}.*", "driver": True}
-        manager = _of_branch(branch, "@driver-*", bool(node.get("nvlink5")), family) if nvswitch else []
+        manager = fabric_manager_packages("@driver", nvlink5, family, branch=branch) if nvswitch else []
         needed = [{**wanted_package(name), "hint": hint} for name, hint in family["driver_needs"].items()]
         built = [*needed, *map(wanted_package, driver_headers(node, family))]
         precompiled = wanted.get("modules") == "precompiled"
-        beside = [*manager, *(_imex(branch, "@driver-*") if imex else [])]
+        beside = [*manager, *(imex_packages("@driver", branch=branch) if imex else [])]
         asked = [driver, *(_precompiled(wanted, node) if precompiled else built), *asked, *beside]
     elif loaded:
-        there = loaded.partition(".")[0], f"{loaded}-*"
-        asked += _of_branch(*there, bool(node.get("nvlink5")), family) if nvswitch else []
+        asked += fabric_manager_packages(loaded, nvlink5, family) if nvswitch else []
         asked += imex_packages(loaded) if imex else []
     return asked
 
@@ -239,7 +231,6 @@ def driver_obstacles(
 
 
 def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
-    """Return why Secure Boot refuses the modules; nothing if it knows who signed them."""
     enrolled = wanted.get("enrolled")
     if wanted.get("modules") == "precompiled":
         way = "enroll it (`mokutil --import`) and set nvidia_driver_signed"
@@ -288,20 +279,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""
-        return {
-            "asked_packages": asked_packages,
-            "driver_beside": driver_beside,
-            "driver_mode": driver_mode,
-            "driver_notes": driver_notes,
-            "driver_objection": driver_objection,
-            "driver_obstacles": driver_obstacles,
-            "driver_packages": driver_packages,
-            "driver_stream": driver_stream,
-            "fabric_manager_packages": fabric_manager_packages,
-            "gpu_work": gpu_work,
-            "imex_packages": imex_packages,
-            "nvidia_pins": nvidia_pins,
-            "wanted_driver": wanted_driver,
-            "wanted_package": wanted_package,
-            "wanted_packages": wanted_packages,
-        }
+        named: tuple[Callable[..., Any], ...] = (
+            *(asked_packages, driver_beside, driver_mode, driver_notes, driver_objection, driver_obstacles),
+            *(driver_packages, driver_stream, fabric_manager_packages, gpu_work, imex_packages, nvidia_pins),
+            *(wanted_driver, wanted_package, wanted_packages),
+        )
+        return {function.__name__: function for function in named}

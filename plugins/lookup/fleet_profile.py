@@ -60,7 +60,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES
         from nodectl.profiles.role_values import refuse_repeated, role_values
 
-        host = _of_host(variables or {})
+        # what inventory and command line say of the host, without the defaults of the play's roles
+        host: Mapping[str, Any] = variables or {}
+        if (name := host.get("inventory_hostname")) in host.get("hostvars", ()):
+            host = host["hostvars"][name]
         _refuse_slips(host)
         self.set_options(var_options=variables, direct=options)
         options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported", MISFIT: "misfit"}
@@ -82,19 +85,13 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         return [{**resolved.as_variables(), "uv": uv, "role_variables": named}]
 
 
-def _of_host(variables: dict[str, Any]) -> Mapping[str, Any]:
-    """Return what inventory and command line say of the host, without the defaults of the play's roles."""
-    name = variables.get("inventory_hostname")
-    return variables["hostvars"][name] if name in variables.get("hostvars", ()) else variables
-
-
 def _refuse_slips(variables: Mapping[str, Any]) -> None:
     """Raise AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it.
 
     Here, before any role has run: what roles register later is named like their variables.
     """
     from nodectl.common.resources import share_dir
-    from nodectl.profiles.spelling import misspelled
+    from nodectl.profiles.role_values import misspelled
 
     slips = misspelled(variables, share_dir())
     if slips:

@@ -50,22 +50,10 @@ def current(link: Path) -> Path | None:
     return target if target.is_dir() else None
 
 
-def generations(store: Path, name: str) -> list[Path]:
-    """Environments of this name, newest first: the first is called `name`, the next `name.2`."""
-    numbered = []
-    for path in store.glob(name + "*"):
-        match = re.fullmatch(re.escape(name) + r"(?:\.(\d+))?", path.name)
-        if match:
-            numbered.append((int(match.group(1) or 1), path))
-    return [path for _unused, path in sorted(numbered, reverse=True)]
-
-
 def next_generation(store: Path, name: str) -> Path:
-    """Return a place for one more of this name."""
-    taken = generations(store, name)
-    if not taken:
-        return store / name
-    return store / f"{name}.{int(taken[0].name[len(name) + 1 :] or 1) + 1}"
+    """Return a place for one more of this name: `name`, else `name.2` and so on."""
+    names = (name, *(f"{name}.{number}" for number in range(2, 1000)))
+    return next(store / free for free in names if not (store / free).exists())
 
 
 def activate(link: Path, target: Path) -> None:

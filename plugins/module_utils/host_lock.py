@@ -26,17 +26,14 @@ TRIALS = "/run/nodectl-trial"
 LONGEST = 4096
 WAIT_S = 3.0
 POLL_S = 0.1
-# holds the descriptor that it inherits until its connection has gone
+# holds the descriptor that it inherits until its connection, a process and its start, has gone
 _HOLD = """
 import sys, time
-def started(pid):
-    try:
-        with open("/proc/%s/stat" % pid) as stat:
-            return stat.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-while started(sys.argv[1]) == sys.argv[2]:
-    time.sleep(0.5)
+try:
+    while open("/proc/%s/stat" % sys.argv[1]).read().rpartition(")")[2].split()[19] == sys.argv[2]:
+        time.sleep(0.5)
+except (OSError, IndexError):
+    pass
 """
 
 
@@ -62,7 +59,11 @@ def take(path: str, mine: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = holder_of(file) or {"unknown": path}
+            holder = {}
+            with suppress(OSError, ValueError):  # one without room to write leaves it empty
+                holder = json.loads(os.pread(file, LONGEST, 0).decode())
+            if not holder or not isinstance(holder, dict):
+                holder = {"unknown": path}
         if not holder:
             # on a full disk it holds without a word
             with suppress(OSError):
@@ -98,25 +99,20 @@ def running_jobs() -> dict[str, str]:
             command, job, *_rest = [*words[words.index("jobs.control") + 1 :], "", ""]
             if command != "start" or not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", job):
                 continue
-            namespaces = re.findall(r"^NSpid:(.*)$", _read(place, "status"), re.MULTILINE)
-            if any(len(pids.split()) > 1 for pids in namespaces):
+            if re.search(r"^NSpid:\s*\d+\s+\d", _read(place, "status"), re.MULTILINE):
                 continue
             if tests and "NODECTL_LOCK_FOLDER=" + tests not in _read(place, "environ").split("\0"):
                 continue
-            jobs[job] = _login(os.stat(place).st_uid)
+            uid = os.stat(place).st_uid
+            jobs[job] = str(uid)
+            with suppress(KeyError):
+                jobs[job] = pwd.getpwuid(uid).pw_name
     return jobs
 
 
 def _read(place: str, name: str) -> str:
     with open(os.path.join(place, name), encoding="utf-8", errors="replace") as stream:
         return stream.read()
-
-
-def _login(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def hold(path: str, mine: dict[str, Any]) -> dict[str, Any]:
@@ -151,35 +147,34 @@ def claim(mine: dict[str, Any], folder: str = "", *, force: bool = False, look: 
         return {"held": False, "error": "this host cannot be locked: %s" % error}
     if not holder:
         return {"held": True}
-    text = "this host is held by %s" % told(holder)
+    text, advice = told(holder)
+    text = "this host is held by %s" % text
     if force:
         return {"held": False, "holder": holder, "warning": text}
-    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
-    if holder.get("left"):
-        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
-    if holder.get("unknown"):
-        advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
     return {"held": False, "holder": holder, "error": "%s: %s" % (text, advice)}
 
 
-def told(holder: dict[str, Any]) -> str:
-    """Return who holds the host, as the holder says."""
+def told(holder: dict[str, Any]) -> tuple[str, str]:
+    """Return who holds the host, as the holder says, and what to do."""
     if holder.get("unknown"):
-        return "a process that is no nodectl's"
-    since = holder.get("since")
+        return "a process that is no nodectl's", "as root there, `fuser -v %s` names it" % holder["unknown"]
     if holder.get("left"):
-        return "values of %s, whose nodectl is gone" % one_line(holder.get("what") or "a trial")
+        what = one_line(holder.get("what") or "a trial")
+        advice = "if its timer does not restore them in a minute, -e nodectl_force=true restores them first"
+        return "values of %s, whose nodectl is gone" % what, advice
+    since = holder.get("since")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
     who, what = (one_line(holder.get(name) or "") for name in ("operator", "what"))
-    return "%s for '%s'%s" % (who or "another nodectl", what, at)
+    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    return "%s for '%s'%s" % (who or "another nodectl", what, at), advice
 
 
 def let_go(token: str) -> None:
     """End this login's process that holds the lock for a run, before this returns."""
     for place in glob.glob("/proc/[0-9]*"):
-        with suppress(OSError, ValueError), open(os.path.join(place, "cmdline"), "rb") as stream:
+        with suppress(OSError, ValueError):
             is_ours = os.stat(place).st_uid == os.geteuid()
-            if is_ours and stream.read().split(b"\0")[-2:-1] == [_mark(token).encode()]:
+            if is_ours and _read(place, "cmdline").split("\0")[-2:-1] == [_mark(token)]:
                 os.kill(int(os.path.basename(place)), signal.SIGKILL)
                 while os.path.exists(os.path.join(place, "exe")):
                     time.sleep(POLL_S / 10)
@@ -194,10 +189,8 @@ def connection() -> tuple[str, str]:
     pid, nearest = os.getppid(), ("0", "none")
     while pid > 1:
         try:
-            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
-                head, _bracket, rest = text.read().rpartition(")")
-            with open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as text:
-                programs = [os.path.basename(word) for word in text.read().split("\0")[:3]]
+            head, _bracket, rest = _read("/proc/%d" % pid, "stat").rpartition(")")
+            programs = [os.path.basename(word) for word in _read("/proc/%d" % pid, "cmdline").split("\0")[:3]]
         except OSError:
             break
         name, fields = head.partition("(")[2], rest.split()
@@ -210,15 +203,6 @@ def connection() -> tuple[str, str]:
             break
         pid = int(fields[1])
     return nearest
-
-
-def holder_of(file: int) -> dict[str, Any]:
-    """Return what the holder has written; nothing if it had no room to."""
-    try:
-        holder = json.loads(os.pread(file, LONGEST, 0).decode())
-    except (OSError, ValueError):
-        return {}
-    return holder if isinstance(holder, dict) else {}
 
 
 class NoLockError(Exception):
@@ -248,16 +232,18 @@ def refuse_other(path: str) -> None:
         status = os.lstat(path)
     except FileNotFoundError:
         return
-    mode, what = status.st_mode, ""
-    if stat.S_ISLNK(mode):
+    if stat.S_ISLNK(status.st_mode):
         what = "is a link to %s" % one_line(os.readlink(path))
-    elif not stat.S_ISREG(mode) or status.st_nlink != 1:
-        what = "has another name too" if stat.S_ISREG(mode) else "is not a plain file"
+    elif not stat.S_ISREG(status.st_mode):
+        what = "is not a plain file"
+    elif status.st_nlink != 1:
+        what = "has another name too"
     elif not os.access(path, os.W_OK):
         what = "may not be written"
-    if what:
-        text = "the machine's lock %s %s, and is of user %d" % (path, what, status.st_uid)
-        raise NoLockError(text, "remove it: as root or that login there, `rm -r %s`" % path)
+    else:
+        return
+    text = "the machine's lock %s %s, and is of user %d" % (path, what, status.st_uid)
+    raise NoLockError(text, "remove it: as root or that login there, `rm -r %s`" % path)
 
 
 def one_line(value: Any, most: int = 200) -> str:

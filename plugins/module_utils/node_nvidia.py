@@ -50,11 +50,6 @@ def pci_devices(root: str = "/") -> dict[str, Any]:
     return {"gpus": gpus, "nvswitch": nvswitch or switch_file or nvlink5, "nvlink5": nvlink5}
 
 
-def in_lab(root: str = "/") -> bool:
-    """Return whether this is a host of `nodectl lab`."""
-    return os.path.exists(os.path.join(root, "etc/nodectl-lab"))
-
-
 def recorded_hardware(root: str = "/") -> dict[str, Any]:
     """Return a recorded lab host's GPUs, NVSwitches and driver; empty if no recording answers for its hardware."""
     folder = os.path.join(root, _RECORDED)
@@ -94,11 +89,6 @@ def nvlink5_bridge(root: str = "/") -> bool:
     return False
 
 
-def packages(root: str = "/") -> list[dict[str, str]]:
-    """Return the driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
-    return sorted(node_packages.driver_parts(root), key=lambda package: package["name"])
-
-
 def driver(root: str = "/") -> dict[str, Any]:
     """Return the loaded driver (version, flavour), and where the installed one came from.
 
@@ -111,7 +101,7 @@ def driver(root: str = "/") -> dict[str, Any]:
     if loaded:
         license_ = read_or(os.path.join(root, "sys/module/nvidia/license")) or loaded_line
         flavour = "open" if "Open Kernel" in loaded_line or "MIT" in license_ else "proprietary"
-    installed = packages(root)
+    installed = sorted(node_packages.kind(root).driver_parts(root), key=lambda package: str(package["name"]))
     origins = {package["from"] for package in installed}
     return {
         "version": loaded,

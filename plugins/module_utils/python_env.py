@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 # as a program of an interpreter: its version
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
@@ -75,9 +73,3 @@ def venv_python(path: Path) -> str:
         return ""
     version = fields.get("version_info", fields.get("version", ""))
     return version.strip() if os.access(path / "bin" / "python", os.X_OK) else ""
-
-
-def requirement_digest(requirements: Sequence[str], constraints: Sequence[str], python: str, index: str) -> str:
-    """Names an environment by all that decides what is in it."""
-    text = json.dumps([sorted(requirements), sorted(constraints), python, index])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -65,20 +65,17 @@ def install_argvs(folder: Path, python: Path, wanted: Mapping[str, Any]) -> list
 
 
 def _split(wanted: Mapping[str, Any]) -> list[str]:
-    """Return the names that come from the index alone; all others then come from uv's default index."""
     named = wanted.get("index_packages") or () if wanted["index"] and not wanted["wheelhouse"] else ()
     return [canonical(name) for name in named]
 
 
 def _search(wanted: Mapping[str, Any]) -> list[str]:
-    """Return uv's options for one search; a name that the index has comes from nowhere else."""
     if wanted["wheelhouse"]:
         return ["--no-index", "--find-links", wanted["wheelhouse"]]
     return ["--index", wanted["index"], "--index-strategy", "first-index"] if wanted["index"] else []
 
 
 def _groups(locked: Mapping[str, str], wanted: Mapping[str, Any]) -> list[tuple[list[str], list[str]]]:
-    """Return (lines, uv's options) of each installation: one index for each."""
     split = _split(wanted)
     if not split:
         return [(list(locked.values()), _search(wanted))]
@@ -89,7 +86,6 @@ def _groups(locked: Mapping[str, str], wanted: Mapping[str, Any]) -> list[tuple[
 
 
 def _request(folder: Path, wanted: Mapping[str, Any]) -> tuple[list[str], str]:
-    """Write requirements and constraints into the folder; return uv's options and the file of the requirements."""
     requirements, constraints = list(wanted["requirements"]), folder / "constraints.txt"
     constraints.write_text("".join(f"{pin}\n" for pin in wanted["constraints"]))
     options, split = ["--constraint", str(constraints)], _split(wanted)
@@ -103,7 +99,6 @@ def _request(folder: Path, wanted: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def _project(requirements: Iterable[str], index: str, index_packages: Iterable[str]) -> str:
-    """Return a pyproject.toml: `index_packages` come from the index alone, all else from uv's default one."""
     wanted = list(requirements)
     named = {canonical(re.split(r"[\s<>=!~;\[]", item)[0]) for item in wanted}
     lines = ["[project]", 'name = "nodectl-environment"', 'version = "0"', f"dependencies = {json.dumps(wanted)}"]

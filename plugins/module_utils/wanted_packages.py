@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of packages that are meant, and what a plan may not do besides; of any package manager."""
+"""Versions of packages that are meant, whether repositories have them, and what a plan may not do besides."""
 
 from __future__ import annotations
 
@@ -10,13 +10,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Callable, Iterable
 
+    from ansible_collections.nodectl.fleet.plugins.module_utils.node_packages import Manager
+
     Wanted = dict[str, Any]
     Offers = dict[str, list[str]]
     Steps = list[dict[str, str]]
 
 
+# the states of dpkg in which a package's files are not all in place
+BROKEN = ("unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending")
+# 535.183.01-0ubuntu1, 580.159.04-1; not 1.17.8-1 (container toolkit), 12.8.1-1 (GDS), 20220217+3 (nvidia-support)
+DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
+# placeholder in a wanted version for the driver's version, which is known when the driver's package is chosen
+DRIVER = "@driver"
+# how many of the existing packages a reason names
+MOST_NAMED = 6
+
+
+class PackagesError(Exception):
+    """apt or dnf could not do it."""
+
+
 class NoVersionError(ValueError):
     """No repository offers what is wanted."""
+
+
+def there(package: dict[str, Any] | None) -> bool:
+    """Return whether it is installed in some way, and not only its leftover configuration is there."""
+    return package is not None and package["state"] not in ("config-files", "not-installed")
+
+
+def is_driver_part(name: str, version: str, family: Iterable[str]) -> bool:
+    """Return whether it bears a name of the driver's family, and a driver's version."""
+    named = any(fnmatch.fnmatchcase(name, pattern) for pattern in family)
+    return named and re.search(DRIVER_VERSION, version) is not None
 
 
 def matches(version: str, pattern: str | None) -> bool:
@@ -60,6 +87,64 @@ def choose(wanted: Wanted, offers: Offers) -> tuple[str, str]:
     offered = [f"{name} {', '.join(offers[name][:8])}" for name in names if offers.get(name)]
     asked = " or ".join(f"{name}={pattern}" for name in names)
     raise NoVersionError(f"no repository of this host has {asked}; it has {'; '.join(offered)}")
+
+
+def lacking(
+    system: Manager, wanted: list[Wanted], there: dict[str, str], repository: dict[str, str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return a reason for each package that no repository has, and {name: version} of the others.
+
+    `repository` will be a source; it is read separately if the node's lists lack something.
+    """
+    reasons, versions = judged(wanted, {}, there)
+    if not reasons:
+        return [], versions
+    # the driver's version is not known yet: packages with the version in their name are asked for in any version
+    asked = {name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package["others"])}
+    names = sorted(asked)
+    offers: Offers = system.offers(names)
+    reasons, versions = judged(wanted, offers, there)
+    if not reasons or not repository:
+        return reasons, versions
+    aside = system.offers_aside(repository["uri"], repository["suite"], names)
+    return judged(wanted, {name: [*offers.get(name, []), *aside.get(name, [])] for name in {*offers, *aside}}, there)
+
+
+def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return why packages cannot be had, and {name: version} of the others."""
+    reasons: list[str] = []
+    versions: dict[str, str] = {}
+    driver = ""
+    for package in wanted:
+        if any(DRIVER in text for text in (*package["names"], package["version"] or "")) and not driver:
+            continue  # the driver itself is lacking, and said
+        named = {**package, "names": [name.replace(DRIVER, driver) for name in package["names"]]}
+        named["version"] = (package["version"] or "").replace(DRIVER, driver) or None
+        try:
+            name = present(named, there)
+            name, version = (name, there[name]) if name else choose(named, offers)
+            versions[name] = version
+            if package["driver"]:
+                driver = version.partition("-")[0]
+        except NoVersionError as error:
+            others = [other.replace(DRIVER, driver) for other in package["others"]]
+            hint = f" ({package['hint']})" if package["hint"] else ""
+            reasons += [] if package["optional"] else [f"{error}{_instead(others, offers)}{hint}"]
+    return reasons, versions
+
+
+def present(wanted: Wanted, there: dict[str, str]) -> str:
+    """Return the one of the names that is installed in the wanted version; empty if none is."""
+    fits = (name for name in wanted["names"] if matches(there.get(name, ""), wanted["version"]))
+    return next(fits, "")
+
+
+def _instead(patterns: list[str], offers: Offers) -> str:
+    parts = []
+    for pattern in patterns:
+        names = sorted(name for name in offers if fnmatch.fnmatchcase(name, pattern))
+        parts.append(f"{pattern}: {', '.join(names[-MOST_NAMED:]) or 'none'}")
+    return f"; there is {'; '.join(parts)}" if parts else ""
 
 
 def objections(

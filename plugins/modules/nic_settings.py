@@ -38,7 +38,8 @@ class Interfaces:
         up = named or [name for name, link in sorted(self.links.items()) if link["up"] and nic_hw.on_pci(name)]
         present = [name for name in up if name in self.links and (named or name != self.session)]
         self.names = present if self.asked else []
-        self.balanced = bool(self.wanted["irq"]) and balancer_runs(self.run)
+        active = ["systemctl", "is-active", "--quiet", "irqbalance.service"]
+        self.balanced = bool(self.wanted["irq"]) and systemd_runs() and self.run(active)[0] == 0
 
     def refusals(self) -> list[str]:
         """Return why it cannot be done; before anything changes."""
@@ -75,7 +76,7 @@ class Interfaces:
         after: dict[str, Any] = {}
         for name in self.names:
             if self.wanted["mtu"]:
-                after[mtu_key(name)] = str(self.wanted["mtu"])
+                after[f"/sys/class/net/{name}/mtu"] = str(self.wanted["mtu"])
             sizes = nic_hw.rings(self.run, name) if self.wanted["rings"] else None
             if sizes:
                 after[f"rings {name}"] = as_text({**sizes[1], **sizes[0]})
@@ -117,19 +118,9 @@ class Interfaces:
         return values, commands
 
 
-def mtu_key(name: str) -> str:
-    """Return the kernel's file of an interface's MTU."""
-    return f"/sys/class/net/{name}/mtu"
-
-
 def as_text(sizes: dict[str, int]) -> dict[str, str]:
     """Ring sizes as `ethtool -G` takes them."""
     return {ring: str(size) for ring, size in sizes.items()}
-
-
-def balancer_runs(run: Run) -> bool:
-    """Return whether the service irqbalance runs, which moves interrupts."""
-    return systemd_runs() and run(["systemctl", "is-active", "--quiet", "irqbalance.service"])[0] == 0
 
 
 def set_all(module: AnsibleModule, nics: Interfaces, trial: Trial | None) -> None:

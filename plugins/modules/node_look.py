@@ -17,7 +17,6 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import (
     driver,
-    in_lab,
     pci_devices,
     recorded_hardware,
     users,
@@ -115,18 +114,19 @@ def boot(root: str, running: str) -> dict[str, Any]:
     kernel = kernels[-1] if kernels else ""
     images = [os.path.getsize(os.path.join(folder, name)) for name in files if _INITIAL.match(name)]
     room = os.statvfs(folder) if images else None
+    kept = node_packages.kind(root).installed_now(root).items()
+    held = sorted(key.split(":")[0] for key, package in kept if package["selection"] == "hold" and _KERNEL.match(key))
     return {
         "kernel": kernel,
         "headers": os.path.isdir(os.path.join(root, "lib/modules", kernel or running, "build")),
         "free_mib": room.f_bavail * room.f_frsize >> 20 if room else None,
         # a driver's modules come into it, and the old one stays until the new one is whole
         "needed_mib": int(max(images, default=0) * 1.25) >> 20,
-        "held": node_packages.held(root, _KERNEL),
+        "held": held,
     }
 
 
 def _in_order(release: str) -> list[tuple[int, str]]:
-    """Numbers by value: 6.8.0-100 is newer than 6.8.0-45."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", release)]
 
 
@@ -144,7 +144,8 @@ def look(root: str) -> dict[str, Any]:
     kernel = read_or(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
     loaded = driver(root)
     # a lab host sees the machine's devices, and may use none
-    devices = pci_devices(root) if not in_lab(root) else {"gpus": [], "nvswitch": False, "nvlink5": False}
+    in_lab = os.path.exists(os.path.join(root, "etc/nodectl-lab"))
+    devices = pci_devices(root) if not in_lab else {"gpus": [], "nvswitch": False, "nvlink5": False}
     return {
         "os": operating_system(root),
         "architecture": platform.machine(),

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import trials
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, settle
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -23,22 +24,19 @@ DIFF_BYTES = 65536
 
 
 def listed(store: Store, run: Run) -> list[dict[str, Any]]:
-    """Each run that changed something: who, when, profiles, and what, oldest first."""
-    rows = [{**store.about(name), "run": name, **counted(run, store.load(name))} for name in store.names()]
-    return [row for row in rows if row["settled"] or row["changed"]]
+    """Each run that changed something: who, when, profiles, and how much of each kind, oldest first.
 
-
-def idle(store: Store, run: Run) -> list[str]:
-    """Return runs that were not finished, and changed nothing so far."""
-    records = {name: store.load(name) for name in store.names()}
-    return [name for name, record in records.items() if not record["settled"] and not counted(run, record)["changed"]]
-
-
-def counted(run: Run, record: dict[str, Any]) -> dict[str, Any]:
-    """Return how much of each kind a run changed; of one that was not finished, what differs by now."""
-    before = closed(run, record)["before"]
-    changed = {section: len(before[section]) for section in SECTIONS if before[section]}
-    return {"changed": changed, "settled": record["settled"], "left": record.get("left", False)}
+    Of a run that was not finished it is what differs by now.
+    """
+    rows = []
+    for name in store.names():
+        record, about = store.load(name), files.read_json(os.path.join(store.folder(name), "run.json"))
+        before = closed(run, record)["before"]
+        changed = {section: len(before[section]) for section in SECTIONS if before[section]}
+        if record["settled"] or changed:
+            left = record.get("left", False)
+            rows.append({**about, "run": name, "changed": changed, "settled": record["settled"], "left": left})
+    return rows
 
 
 def shown(way: Restore) -> dict[str, Any]:
@@ -101,7 +99,7 @@ def main() -> None:
     try:
         with store.locked():
             work(module, store, state, to)
-    except (RestoreError, OSError) as error:
+    except OSError as error:
         module.fail_json(msg="%s" % error)
 
 
@@ -116,7 +114,8 @@ def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
         # a run that was killed is closed first: what it left is known then
         for name in store.names():
             settle(store, module.run_command, name)
-    runs = chosen(store, to, module.params["packages"], idle(store, module.run_command))
+    names = [row["run"] for row in listed(store, module.run_command)]
+    runs = chosen(store, names, to, module.params["packages"])
     way = Restore(store, module.run_command, runs, module.params["packages"])
     plan = {**shown(way), "known": is_known}
     answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, node_packages, wanted_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN, PackagesError
+from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages, wanted_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
+from ansible_collections.nodectl.fleet.plugins.module_utils.wanted_packages import BROKEN, PackagesError
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Steps = list[dict[str, str]]
@@ -71,7 +71,8 @@ class Pinned:
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module, self.params = module, module.params
-        self.system = node_packages.manager(module.run_command, module.params["root"])
+        self.kind = node_packages.kind(module.params["root"])
+        self.system = self.kind.Manager(module.run_command, module.params["root"])
         self.settled: set[str] = set()
         self.look_again()
 
@@ -89,10 +90,6 @@ class Pinned:
         names = [name for wanted in self.params["packages"] for name in wanted["names"]]
         return {name: self.version(name) for name in names if self.version(name)}
 
-    def of_driver(self, name: str) -> bool:
-        """Return whether it is installed, and a part of a GPU driver."""
-        return bool(self.system.is_driver(name, self.version(name)))
-
     def is_held(self, name: str) -> bool:
         """Return whether the package is kept at its version."""
         return bool(self.packages.get(name, {}).get("selection") == "hold")
@@ -100,7 +97,7 @@ class Pinned:
     def look(self) -> None:
         """Refuse a second source, and what no repository has; the module ends here."""
         source, repository = self.source(), self.params["repository"]
-        reasons, versions = ahead.lacking(self.system, self.params["packages"], self.there, repository)
+        reasons, versions = wanted_packages.lacking(self.system, self.params["packages"], self.there, repository)
         if reasons:
             why = f"{'; '.join(reasons)}{self.system.without_lists()}"
             self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")
@@ -115,7 +112,7 @@ class Pinned:
         if not repository.get("file"):
             return ""
         uri, adopted = repository["uri"].rstrip("/"), ""
-        for source in node_packages.sources(self.params["root"], uri):
+        for source in self.kind.sources(self.params["root"], uri):
             is_same = source["uri"].rstrip("/") == uri
             if source["file"] == repository["file"] or not (is_same or NVIDIA_LAYOUT.search(source["uri"])):
                 continue
@@ -142,11 +139,7 @@ class Pinned:
             name for name in self.params["absent"] if self.packages.get(name, {}).get("state") in ("installed", *BROKEN)
         ]
         plan = self.plan(choice, gone) if choice or gone else []
-        if lost := self.unrestorable(plan):
-            self.module.warn(
-                f"{os.uname().nodename}: {self.params['check']}: no repository has {', '.join(lost)} any more: a "
-                "rollback cannot restore it"
-            )
+        self.warn_of_lost(plan)
         hold = self.unheld(plan)
         if not self.module.check_mode:
             self.apply(choice, gone)
@@ -166,12 +159,12 @@ class Pinned:
     def choose(self) -> tuple[dict[str, str], dict[str, str]]:
         """({name: version} to install, the same if no repository knows them yet and check mode may foresee them)."""
         wanted = self.params["packages"]
-        found = [ahead.present(package, self.there) for package in wanted]
+        found = [wanted_packages.present(package, self.there) for package in wanted]
         missing = [package for package, name in zip(wanted, found) if not name]  # noqa: B905 - Python 3.8
         names = sorted({name for package in missing for name in package["names"]})
-        reasons, versions = ahead.judged(missing, self.system.offers(names), {})
+        reasons, versions = wanted_packages.judged(missing, self.system.offers(names), {})
         if reasons and not self.module.check_mode and self.system.renew():
-            reasons, versions = ahead.judged(missing, self.system.offers(names), {})
+            reasons, versions = wanted_packages.judged(missing, self.system.offers(names), {})
         unknown: dict[str, str] = {}
         if reasons and self.module.check_mode and self.params["source_expected"]:
             lacking = [each for each in missing if not each["optional"] and not versions.keys() & {*each["names"]}]
@@ -189,24 +182,27 @@ class Pinned:
                 msg=f"{self.params['check']}: refused to change {pins}: {self.params['blocked_by']}", plan=[]
             )
         steps = self.system.plan(choice, gone)
+        is_driver, driver = self.kind.is_driver, self.params["driver"]
         held = {name for name in self.packages if self.is_held(name)}
-        held -= {name for name in held if self.params["driver"] and self.of_driver(name)}
-        bring = (lambda name, version: True) if self.params["driver"] else self.no_driver
-        wrong = wanted_packages.objections(steps, set(choice), gone, bring, held)
+        held -= {name for name in held if driver and is_driver(name, self.version(name))}
+        wrong = wanted_packages.objections(
+            steps, set(choice), gone, lambda name, version: driver or not is_driver(name, version), held
+        )
         if wrong:
             reason = "; ".join(wrong)
             self.module.fail_json(msg=f"{self.params['check']}: refused to install {pins}: {reason}", plan=steps)
         return steps
 
-    def unrestorable(self, plan: Steps) -> list[str]:
-        """Return packages that the plan replaces or removes, in a version that no repository has."""
+    def warn_of_lost(self, plan: Steps) -> None:
+        """Warn of packages that the plan replaces or removes, in a version that no repository has."""
         replaced = {step["name"].partition(":")[0]: step["before"] for step in plan if step["before"]}
         offers = self.system.offers(sorted(replaced)) if replaced else {}
-        return [f"{name} {version}" for name, version in replaced.items() if version not in offers.get(name, ())]
-
-    def no_driver(self, name: str, version: str) -> bool:
-        """Return whether it is no part of a GPU driver."""
-        return not self.system.is_driver(name, version)
+        lost = [f"{name} {version}" for name, version in replaced.items() if version not in offers.get(name, ())]
+        if lost:
+            self.module.warn(
+                f"{os.uname().nodename}: {self.params['check']}: no repository has {', '.join(lost)} any more: a "
+                "rollback cannot restore it"
+            )
 
     def unheld(self, plan: Steps) -> list[str]:
         """Return what is to be held and is not.
@@ -217,7 +213,7 @@ class Pinned:
         if self.params["driver"] or self.params["hold_driver"]:
             there = {name: self.version(name) for name in self.packages}
             there.update({step["name"]: step["after"] for step in plan if step["action"] == "install"})
-            names |= {name for name, version in there.items() if self.system.is_driver(name, version)}
+            names |= {name for name, version in there.items() if self.kind.is_driver(name, version)}
         return sorted(
             name for name in names if self.params["hold"] and self.system.holds(name) and not self.is_held(name)
         )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -47,8 +48,8 @@ def name_of(wanted: dict[str, Any], version: str) -> str:
     torch = next((pin.partition("==")[2] for pin in wanted["requirements"] if pin.startswith("torch==")), "none")
     python = f"{wanted['python']} {'.'.join(version.split('.')[:2])}"
     wheel = [wanted["wheel_digest"]] if wanted["wheel"] else []
-    decides = [*wanted["constraints"], *wheel]
-    digest = python_env.requirement_digest(wanted["requirements"], decides, python, wanted["index"])
+    decides = [sorted(wanted["requirements"]), sorted([*wanted["constraints"], *wheel]), python, wanted["index"]]
+    digest = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:12]
     return f"nodectl-{digest}" if wheel else f"torch-{torch.replace('+', '-')}-{digest}"
 
 
@@ -57,7 +58,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     wanted, link = module.params, Path(module.params["path"])
     version = interpreter_version(module)
     name, store = name_of(wanted, version), Path(wanted["store"])
-    ready = [path for path in store_of.generations(store, name) if not holds(path, wanted, version)]
+    ready = [path for path in sorted(store.glob(name + "*"), reverse=True) if not holds(path, wanted, version)]
     current = store_of.current(link)
     shown = current or link
     return {

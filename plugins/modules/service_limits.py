@@ -73,13 +73,6 @@ def bounded(name: str, wanted: str, most_files: str) -> str:
     return most_files if name == "nofile" and most_files and number(wanted) > number(most_files) else wanted
 
 
-def own_hard(name: str) -> float:
-    """Root's own hard limit in the unit of limits.conf."""
-    kind, unit = {"memlock": (resource.RLIMIT_MEMLOCK, 1024), "nofile": (resource.RLIMIT_NOFILE, 1)}[name]
-    value = resource.getrlimit(kind)[1]
-    return float("inf") if value == resource.RLIM_INFINITY else value / unit
-
-
 def may_raise() -> bool:
     """Return whether this process has CAP_SYS_RESOURCE."""
     match = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_or("/proc/self/status"), re.MULTILINE)
@@ -95,7 +88,12 @@ def main() -> None:
         low = any(is_low(module.run_command, name, bounded(name, module.params[name], most)) for name in SYSTEMD)
         stale = ["systemd"] * low + ["systemd-logind"] * removes_ipc(module.run_command)
     limits = {name: module.params[name] for name in SYSTEMD}
-    hard = {name: own_hard(name) for name in SYSTEMD}
+    kinds = {"memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
+    own = {name: resource.getrlimit(kinds[name])[1] for name in SYSTEMD}
+    hard = {
+        name: float("inf") if own[name] == resource.RLIM_INFINITY else own[name] / unit
+        for name, (_field, unit) in SYSTEMD.items()
+    }
     warn_not_settable(module, not_settable(limits, most, hard, may_raise()))
     if not Path("/run/systemd/system").is_dir():
         warn_not_settable(module, ["limits of services, RemoveIPC: systemd does not run"])

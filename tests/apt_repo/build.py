@@ -19,8 +19,6 @@ DATA = Path(__file__).resolve().parent.parent / "data" / "nvidia_packages.yml"
 # of the newest only what was seen there, so each row names them
 NEWEST = ("ubuntu2604", "debian13")
 DISTRIBUTIONS = ("ubuntu2004", "ubuntu2204", "ubuntu2404", "debian12", *NEWEST)
-# NVIDIA's folder of an architecture, and Debian's name for it
-ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
 # a distribution's own archive: its folder, its rows, and its name for itself
 ARCHIVES = {"archive": ("archive", "Ubuntu"), "archive_debian": ("archive-debian", "Debian")}
 NVIDIA = "Origin: NVIDIA\nLabel: NVIDIA CUDA\n"
@@ -49,27 +47,20 @@ class _Deb:
     stanza: str
 
 
-def build(
-    folder: Path,
-    distributions: Iterable[str] = DISTRIBUTIONS,
-    architectures: Iterable[str] = ("x86_64",),
-    *,
-    archive: bool = False,
-) -> Repository:
-    """`<folder>/<distribution>/<architecture>/`, each signed; with `archive`, also the distributions' own."""
+def build(folder: Path, distributions: Iterable[str] = DISTRIBUTIONS, *, archive: bool = False) -> Repository:
+    """`<folder>/<distribution>/x86_64/`, each signed; with `archive`, also the distributions' own."""
     data = yaml.safe_load(DATA.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # apt reads it as a user of its own
     with _Signer(folder) as signer:
         built: dict[tuple[str, str, str], _Deb] = {}
-        for place in architectures:
-            parts = [(name, NVIDIA, data["packages"]) for name in distributions]
-            for key, (name, origin) in ARCHIVES.items() if archive else ():
-                parts.append((name, f"Origin: {origin}\nLabel: {origin}\n", data[key]))
-            for name, origin, rows in parts:
-                path, wanted = folder / name / place, list(_wanted(rows, name))
-                _fill(path, [_built(built, signer.work, row, version, place) for row, version in wanted])
-                signer.sign(path, origin)
+        parts = [(name, NVIDIA, data["packages"]) for name in distributions]
+        for key, (name, origin) in ARCHIVES.items() if archive else ():
+            parts.append((name, f"Origin: {origin}\nLabel: {origin}\n", data[key]))
+        for name, origin, rows in parts:
+            path, wanted = folder / name / "x86_64", list(_wanted(rows, name))
+            _fill(path, [_built(built, signer.work, row, version) for row, version in wanted])
+            signer.sign(path, origin)
         return Repository(folder, signer.key_file, signer.fingerprint, _sha256(signer.key_file.read_bytes()))
 
 
@@ -83,10 +74,8 @@ def _wanted(rows: Iterable[Mapping[str, Any]], distribution: str) -> Iterator[tu
             yield row, version
 
 
-def _built(
-    known: dict[tuple[str, str, str], _Deb], work: Path, row: Mapping[str, Any], version: str, place: str
-) -> _Deb:
-    architecture = row.get("arch") or ARCHITECTURES[place]
+def _built(known: dict[tuple[str, str, str], _Deb], work: Path, row: Mapping[str, Any], version: str) -> _Deb:
+    architecture = row.get("arch") or "amd64"
     # the same name and version may depend on other packages elsewhere
     key = row["name"], version, ":".join((architecture, *row.get("depends", ())))
     if key not in known:

@@ -7,17 +7,16 @@ import pytest
 from nodectl.common import process
 from nodectl.common.paths import folders
 from nodectl.errors import UsageError
-from nodectl.provision.host_keys import socket_folder
+from nodectl.provision.host_keys import control_sockets
 
 
 def test_a_long_folder_for_temporary_files_holds_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 60)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
-    folder = socket_folder()
-    folder.rmdir()
-    # beside it: a slash, Ansible's ten letters, and the ending that ssh puts on while it makes the socket
-    assert len(str(folder)) + 1 + 10 + 17 < 104
+    with control_sockets() as folder:
+        # a slash, Ansible's ten letters, and the ending that ssh puts on while it makes the socket come in addition
+        assert len(str(folder)) + 1 + 10 + 17 < 104
 
 
 def test_a_number_without_a_login_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

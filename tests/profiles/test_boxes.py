@@ -77,16 +77,6 @@ def test_each_gpu_of_a_real_report_is_one_of_the_catalogue() -> None:
     assert unknown == [] and seen > 60
 
 
-@without_samples
-def test_each_pair_of_a_real_matrix_has_a_link() -> None:
-    for path in samples("nvidia-smi-topo-m-"):
-        matrix = fact("gpu_topology", nvidia_smi_topo=path.read_text(errors="replace"))
-        pairs = [matrix.links.get(a, {}).get(b) for a in matrix.gpus for b in matrix.gpus if a != b]
-        assert matrix.gpus and all(pairs), path.name
-        if named := re.search(r"-([2468])(?:gpu|x)", path.name):
-            assert len(matrix.gpus) == int(named[1]), path.name
-
-
 @each_box
 def test_a_healthy_box_is_recognised_and_raises_no_alarm(box: Box) -> None:
     gpus = read_facts(recording(box), facts_named("gpus"))["gpus"]

@@ -16,9 +16,6 @@ from tests.profiles.combinations import LOOK, REFUSED, Combination
 STACKS = load_stacks()
 
 
-# what the recorded look is for another machine than the profile's
-
-
 def look(policy: str | None = None, **found: Any) -> HostLook:
     return HostLook.create({**LOOK, **found}, policy)
 

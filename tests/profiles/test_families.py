@@ -118,7 +118,7 @@ def test_a_minor_version_is_the_same_system_and_the_rescue_kernel_is_none(tmp_pa
 
 
 def test_parts_of_a_driver_of_rpm_and_locked_kernels_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages
+    from ansible_collections.nodectl.fleet.plugins.module_utils import dnf
 
     signed = "RSA/SHA512, Key ID 9cd0a493d42d0685"
     lines = (
@@ -127,7 +127,7 @@ def test_parts_of_a_driver_of_rpm_and_locked_kernels_are_told(tmp_path: Any, mon
         "nvidia-container-toolkit\t0\t1.19.1\t1\tx86_64\tNVIDIA\t(none)\t(none)\t1",
         "kernel-core\t0\t5.14.0\t687.51.1.el9_8\tx86_64\tRocky\t(none)\t(none)\t1",
     )
-    monkeypatch.setattr(packages, "rows", lambda _root="/": packages.parse_rows("\n".join(lines)))
+    monkeypatch.setattr(dnf, "rows", lambda _root="/": dnf.parse_rows("\n".join(lines)))
     root = Root(tmp_path)
     root.write("etc/dnf/plugins/versionlock.list", "kernel-core-0:5.14.0-687.51.1.el9_8.*\n")
     looked = rocky(root)

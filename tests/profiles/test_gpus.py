@@ -14,7 +14,6 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
 from nodectl.profiles.gpus import (
     _models,
-    capability_of,
     completed,
     composed,
     floors_of,
@@ -167,21 +166,3 @@ def test_without_a_profile_each_gpu_is_held_against_its_kind(device: str, value:
     assert [finding.status for finding in result.findings] == ([status] if status else [])
     without = held_against(ProbeResult((row,)), {"a": Reference("unknown", auto)})
     assert not without.findings and without.measurements[0].expected is None
-
-
-@pytest.mark.parametrize(
-    ("model", "capability"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "8.0"),
-        ("NVIDIA H100 80GB HBM3", "9.0"),
-        ("NVIDIA GeForce RTX 4090", "8.9"),
-        ("NVIDIA A10", "8.6"),
-        ("NVIDIA A10G", "8.6"),
-        ("NVIDIA A16", "8.6"),
-        ("NVIDIA A2000 of nobody", None),
-        ("NVIDIA L40S", "8.9"),
-        ("Tesla V100-SXM2-32GB", "7.0"),
-    ],
-)
-def test_what_a_gpu_can_compute(model: str, capability: str | None) -> None:
-    assert capability_of(model) == capability

@@ -105,19 +105,8 @@ def _validated(folder: Path, row: Known) -> tuple[int, str]:
         (place / "known.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
     inventory = folder / "hosts.yml"
     inventory.write_text("all: {hosts: {}}\n", encoding="utf-8")
-    options = [
-        "--output",
-        "json",
-        "-i",
-        str(inventory),
-        "profile",
-        "validate",
-        "--hardware",
-        "known",
-        "--stack",
-        "known",
-    ]
-    done = CliRunner().invoke(cli, options)
+    names = ("--hardware", "known", "--stack", "known")
+    done = CliRunner().invoke(cli, ["--output", "json", "-i", str(inventory), "profile", "validate", *names])
     return done.exit_code, done.output
 
 

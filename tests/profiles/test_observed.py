@@ -8,7 +8,7 @@ from nodectl.facts.network import Nic
 from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
-from nodectl.profiles.observed import has_switches, ports_of
+from nodectl.profiles.fit import has_switches, ports_of
 
 A100 = Gpu("0000:07:00.0", "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_mib=81920, fabric_state="Completed", index=0)
 PORT = IbPort("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nodectl.common.resources import share_dir
-from nodectl.profiles.spelling import INVENTORY_VARIABLES, misspelled, role_variables
+from nodectl.profiles.role_values import INVENTORY_VARIABLES, misspelled, role_variables
 
 SHARE = share_dir()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import InventoryError
-from nodectl.provision.jump import proxy_command
+from nodectl.provision.host_keys import proxy_command
 from tests.conftest import Cli
 from tests.transport.sshd_server import Sshd
 

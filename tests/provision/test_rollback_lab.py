@@ -66,18 +66,6 @@ def test_every_role_twice_checked_and_back(article: Fleet) -> None:
 
 
 @pytest.mark.slow
-def test_higher_values_stay_and_are_reported_as_kept(fleet: Callable[..., Fleet]) -> None:
-    own = "8192 262144 33554432"
-    host = fleet("node01", nodectl_tuning=ARTICLE)
-    host.lab.ssh("node01", f"sysctl -qw net.ipv4.tcp_rmem='{own}'")
-    said = host.run("provision", "--tags", "kernel_settings")["said"]
-    assert f"net.ipv4.tcp_rmem: kept at {own}; 4096 87380 16777216 would lower it" in said
-    assert host.lab.ssh("node01", "sysctl -n net.ipv4.tcp_rmem").split() == own.split()
-    host.run("rollback")
-    assert host.lab.ssh("node01", "sysctl -n net.ipv4.tcp_rmem").split() == own.split()
-
-
-@pytest.mark.slow
 def test_a_later_run_alone_is_taken_back(fleet: Callable[..., Fleet]) -> None:
     """`--to RUN` is the state as that run left it, also on a host where it changed nothing."""
     first = fleet("node01", "node02")

@@ -145,22 +145,10 @@ def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_h
     fetched = subprocess.run(
         [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
     ).returncode  # a venv made by uv has no pip
-    pip = [
-        sys.executable if fetched == 0 else "/usr/bin/python3",
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "-d",
-        str(wheels),
-    ]
-    done = subprocess.run(
-        [*pip, *names, "annotated-types", "typing-inspection"], capture_output=True, text=True, check=False
-    )
-    core = subprocess.run(
-        [*(word for word in pip if word != "--no-deps"), "pydantic"], capture_output=True, text=True, check=False
-    )
+    pip = [sys.executable if fetched == 0 else "/usr/bin/python3", "-m", "pip", "download", "-q", "-d", str(wheels)]
+    names += ["annotated-types", "typing-inspection"]
+    done = subprocess.run([*pip, "--no-deps", *names], capture_output=True, text=True, check=False)
+    core = subprocess.run([*pip, "pydantic"], capture_output=True, text=True, check=False)
     if done.returncode or core.returncode:
         pytest.skip(f"pip's own settings give no DeepSpeed here: {(done.stderr + core.stderr).strip()[-200:]}")
     host = lab4.hosts[3]
@@ -171,11 +159,7 @@ def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_h
     lab4.ssh(host, "for wheel in /srv/nodectl/provision/wheels/*.whl; do ln -s $wheel /root/wheels/ 2>/dev/null; done")
     said = playbook(
         tmp_path,
-        "-i",
-        lab4.inventory,
-        "-l",
-        host,
-        "-b",
+        *("-i", lab4.inventory, "-l", host, "-b"),
         roles=[("pytorch", "main"), ("deepspeed", "main"), ("deepspeed", "verify")],
         pytorch_requirements=["torch==2.13.0", "numpy==2.2.6", "deepspeed==0.19.8"],
         pytorch_index="https://example.invalid/simple",

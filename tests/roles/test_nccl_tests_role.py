@@ -75,18 +75,8 @@ def standin_nccl(venv: Path, patch: int) -> Path:
         (home / name).mkdir(parents=True, exist_ok=True)
     (home / "include" / "nccl.h").write_text(HEADER.format(patch=patch))
     code = f'extern "C" int ncclGetVersion(int *v) {{ *v = 2180{patch}; return 0; }}'
-    command = [
-        "g++",
-        "-shared",
-        "-fPIC",
-        "-Wl,-soname,libnccl.so.2",
-        "-x",
-        "c++",
-        "-",
-        "-o",
-        str(home / "lib" / "libnccl.so.2"),
-    ]
-    subprocess.run(command, input=code, text=True, check=True)
+    words = ["g++", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-x", "c++", "-", "-o"]
+    subprocess.run([*words, str(home / "lib" / "libnccl.so.2")], input=code, text=True, check=True)
     return home
 
 

@@ -117,11 +117,6 @@ def test_an_interface_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert answer["failed"] and answer["msg"].startswith("ens9: no such interface; there are ")
 
 
-def test_nothing_wanted_changes_nothing(tmp_path: Path) -> None:
-    answer = run_module("plugins/modules/nic_settings.py", settings(tmp_path) | {"state": "set"}, folder=tmp_path)
-    assert not answer["changed"] and answer["interfaces"] == []
-
-
 def test_what_was_asked_for_and_cannot_be_set_is_a_warning(tmp_path: Path) -> None:
     arguments = settings(tmp_path) | {"state": "set", "interfaces": ["lo"], "rings": True, "irq": True}
     answer = run_module("plugins/modules/nic_settings.py", arguments, folder=tmp_path, check=True)

@@ -50,30 +50,16 @@ Auto-Installed: 0
 
 
 def test_dpkgs_and_apts_files_are_read_as_they_are(utils: Any) -> None:
-    packages, _ = utils("apt.packages").parse(STATUS, MARKS)
+    packages = utils("apt").parse(STATUS, MARKS)
     assert set(packages) == {"dpkg", "cuda-toolkit-11-8", "libtool-b", "libc6:i386", "gone"}
     held = {"version": "11.8.0-1", "selection": "hold", "state": "installed", "auto": False}
     assert packages["cuda-toolkit-11-8"] == held
     assert packages["libtool-b"]["auto"] and not packages["dpkg"]["auto"]
-    assert not utils("apt.packages").there(packages["gone"])
-
-
-def test_what_something_else_needs_stays(utils: Any) -> None:
-    node_packages = utils("apt.packages")
-
-    def details(**depends: str) -> dict[str, dict[str, str]]:
-        return {name: {"Package": name, "Depends": text} for name, text in depends.items()}
-
-    mine = details(theirs="a (>= 1) | b", a="c", b="", c="", d="a")
-    assert node_packages.needed({"a", "c", "d"}, mine) == {}, "b meets it"
-    assert node_packages.needed({"a", "b", "c", "d"}, mine) == {"a": "theirs", "b": "theirs", "c": "a"}
-    virtual = details(theirs="mail", x="", y="")
-    virtual["x"]["Provides"] = "mail (= 1), other"
-    assert node_packages.needed({"x", "y"}, virtual) == {"x": "theirs"}
+    assert not utils("apt").there(packages["gone"])
 
 
 def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> None:
-    node_packages = utils("apt.packages")
+    node_packages = utils("apt")
     family = [*node_packages.DRIVER_FAMILY, *node_packages.DRIVER_MODULES]
     assert fenced(DOCUMENT.read_text(), "driver-packages") == family
 
@@ -106,13 +92,12 @@ def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> 
 )
 def test_a_driver_is_known_by_name_and_version(utils: Any, name: str, version: str, is_driver: bool) -> None:
     """By both: names of Ubuntu's form and Debian's, with a branch and without."""
-    parts = utils("apt.packages")
+    parts = utils("apt")
     assert parts.is_driver(name, version) == is_driver
     role = yaml.safe_load((share_dir() / "roles" / "nvidia_repository" / "vars" / "main.yml").read_text())
     other = role["_nvidia_repository_no_driver"].strip("/")
-    assert bool(re.search(parts.DRIVER_VERSION, version)) != bool(re.search(other, version)), (
-        "apt's pins cannot say not"
-    )
+    of_driver = re.search(utils("wanted_packages").DRIVER_VERSION, version)
+    assert bool(of_driver) != bool(re.search(other, version)), "apt's pins cannot say not"
 
 
 def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(

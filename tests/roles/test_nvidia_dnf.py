@@ -162,13 +162,6 @@ def test_a_branch_without_streams_comes_whole_and_no_upgrade_moves_it(host: Host
 
 
 @pytest.mark.slow
-def test_a_kept_driver_is_no_candidate(host: Host) -> None:
-    host.provisioned(driver_stream="")
-    answer = host.packages([OPEN], driver=True)
-    assert answer["failed"] and "no repository of this host has nvidia-open" in answer["msg"], answer
-
-
-@pytest.mark.slow
 def test_what_dnf_itself_writes_of_a_stream_is_the_roles_file(host: Host) -> None:
     host.provisioned()
     host.dnf("module", "reset", "nvidia-driver")
@@ -275,38 +268,6 @@ def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) 
     assert not host.path(REPO_FILE).exists() and not host.path(STREAM_FILE).exists()
 
 
-@pytest.mark.slow
-def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Host) -> None:
-    """Also where dnf has never read NVIDIA's repository, and knows no stream of it."""
-    driver = {"names": ["cuda-drivers-580", "cuda-drivers"], "version": "580.*"}
-
-    def asked(kernel: str) -> list[dict[str, Any]]:
-        others = [f"kmod-nvidia-[0-9]*-{kernel}", "kmod-nvidia-@driver-*"]
-        return [
-            {**driver, "driver": True},
-            {"names": [f"kmod-nvidia-@driver-{kernel}"], "others": others, "hint": "choose"},
-        ]
-
-    refused = host.look(asked("5.14.0-611.41.1"))
-    for said in (
-        "no repository of this host has kmod-nvidia-580.126.20-5.14.0-611.41.1",
-        "kmod-nvidia-[0-9]*-5.14.0-611.41.1: kmod-nvidia-580.105.08-5.14.0-611.41.1",
-        "kmod-nvidia-580.126.20-*: kmod-nvidia-580.126.20-5.14.0-687.51.1",
-        "(choose)",
-    ):
-        assert said in refused["msg"], refused
-    looked = host.look(asked("5.14.0-687.51.1"))
-    assert looked["driver"] == "580.126.20", looked
-    host.provisioned(driver_stream="580")
-    module = {"names": ["kmod-nvidia-580.126.20-5.14.0-687.51.1"]}
-    done = host.packages([driver, module], driver=True)
-    assert done.get("changed"), done
-    installed = host.installed()
-    assert "kmod-nvidia-580.126.20-5.14.0-687.51.1-580.126.20-3.el9_8" in installed
-    assert not any("dkms" in name for name in installed), installed
-    assert not host.packages([driver, module], driver=True)["changed"]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -314,6 +275,7 @@ def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Hos
         ("gpgcheck=0\n", "without checking signatures"),
         ("gpgcheck=1\n", "without a key (gpgkey)"),
         ("enabled=0\n", None),
+        ("gpgkey=x\nbaseurl=https://mirror.example/compute/cuda/repos/rhel8/x86_64/\n", "beside"),
     ],
 )
 def test_a_second_source_is_adopted_or_refused(host: Host, text: str, said: str | None) -> None:
@@ -322,12 +284,6 @@ def test_a_second_source_is_adopted_or_refused(host: Host, text: str, said: str 
     answer = host.look([])
     assert bool(answer.get("failed")) == bool(said) and (said or "") in answer.get("msg", ""), answer
     assert said or answer["source"] == (cuda if said == "" else ""), answer
-
-
-def test_another_repository_of_nvidia_is_refused(host: Host) -> None:
-    text = "[old]\nname=x\nbaseurl=https://mirror.example/compute/cuda/repos/rhel8/x86_64/\ngpgcheck=1\ngpgkey=x\n"
-    host.path("etc/yum.repos.d/old.repo").write_text(text)
-    assert "beside" in host.look([])["msg"]
 
 
 @pytest.mark.slow

@@ -187,14 +187,6 @@ def test_an_interrupted_installation_is_brought_to_its_end(
     assert ansible_play(roles(("cuda",)), gpu_host, host, **wanted).changed == 0
 
 
-def test_a_meta_package_is_refused_by_its_name_and_by_its_plan(
-    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
-) -> None:
-    host, before = gpu_host.hosts[0], state(gpu_host)
-    said = ansible_play(roles(("cuda",)), gpu_host, host, check=False, **{**variables, "cuda_package": "cuda"}).text
-    assert "bring a driver" in said and before == state(gpu_host)
-
-
 @pytest.mark.slow
 def test_a_source_without_its_key_is_refused_and_one_with_it_adopted(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]

@@ -10,6 +10,7 @@ import pytest
 
 from nodectl.profiles.host_compat import HostLook
 from nodectl.profiles.resolve import resolve
+from tests.profiles.test_node_look import Root
 from tests.roles.test_nvidia_solving import filters  # noqa: F401  a fixture
 
 
@@ -58,19 +59,14 @@ def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: Mo
 
 
 @pytest.mark.parametrize(
-    ("vpd", "nvlink5"), [(b"\x82\x00ConnectX-7 SW_MNG\x90", True), (b"\x82\x00ConnectX-7\x90", False)]
+    ("vpd", "nvlink5"), [("\x82\x00ConnectX-7 SW_MNG\x90", True), ("\x82\x00ConnectX-7\x90", False)]
 )
-def test_nvswitches_of_nvlink_5_are_seen_behind_their_bridge(
-    utils: Any, tmp_path: Path, vpd: bytes, nvlink5: bool
-) -> None:
+def test_nvswitches_of_nvlink_5_are_seen_behind_their_bridge(tmp_path: Path, vpd: str, nvlink5: bool) -> None:
     """HGX B200 has GPUs on its bus, and no NVSwitch."""
-    gpu, bridge = tmp_path / "sys/bus/pci/devices/0000:1b:00.0", tmp_path / "sys/class/infiniband/mlx5_0/device"
-    for folder in (gpu, bridge):
-        folder.mkdir(parents=True)
-    (bridge / "vpd").write_bytes(vpd)
-    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2901"), ("numa_node", "0")):
-        (gpu / name).write_text(f"{text}\n")
-    seen = utils("node_nvidia").pci_devices(str(tmp_path))
+    root = Root(tmp_path)
+    root.device("0000:1b:00.0", "0x10de", "0x030200", "0x2901")
+    root.write("sys/class/infiniband/mlx5_0/device/vpd", vpd)
+    seen = root.look()
     assert (seen["nvswitch"], seen["nvlink5"]) == (nvlink5, nvlink5)
 
 
@@ -110,14 +106,14 @@ def test_headers_are_those_of_the_kernel_that_the_next_boot_starts(filters: Modu
     assert "nouveau is loaded" in notes and "starts kernel 6.8.0-100-generic, not 6.8.0-45" in notes
 
 
-def test_the_next_boot_is_read_from_the_files(role_module: Any, tmp_path: Path) -> None:
-    files = ("boot/vmlinuz-6.8.0-45-generic", "boot/vmlinuz-6.8.0-100-generic", "boot/initrd.img-6.8.0-45-generic")
-    for name in (*files, "lib/modules/6.8.0-45-generic/build/Makefile", "var/lib/dpkg/status"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(8 << 20) if "initrd" in name else b"")
-    kept = "Package: linux-image-generic\nStatus: hold ok installed\nArchitecture: amd64\nVersion: 6.8\n"
-    (tmp_path / "var/lib/dpkg/status").write_text(kept)
-    boot = role_module("node", "node_look").boot(str(tmp_path), "6.8.0-45-generic")
+def test_the_next_boot_is_read_from_the_files(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    for name in ("vmlinuz-6.8.0-45-generic", "vmlinuz-6.8.0-100-generic", "initrd.img-6.8.0-45-generic"):
+        root.write(f"boot/{name}", "x" * (8 << 20) if "initrd" in name else "")
+    root.write("lib/modules/6.8.0-45-generic/build/Makefile")
+    root.write("proc/sys/kernel/osrelease", "6.8.0-45-generic")
+    root.packages(("linux-image-generic", "6.8", "x"), status="hold ok installed")
+    boot = root.look()["boot"]
     assert (boot["kernel"], boot["headers"]) == ("6.8.0-100-generic", False)
     assert boot["needed_mib"] == 10 and boot["free_mib"] is not None and boot["held"] == ["linux-image-generic"]
 

@@ -1,29 +1,14 @@
 """Which interpreter a stack gets: the distribution's, apt's, uv's, or a refusal that says what to do."""
 
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import pytest
-
 from tests.roles.run_module import run_module
-
-
-@pytest.fixture(scope="module")
-def stack(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("python", "stack_python")
 
 
 def run(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     wanted = {"min": "3.8", "max": "3.14", "folder": str(tmp_path / "python"), "uv": "/nonexistent/uv", "state": "look"}
     return run_module("plugins/modules/stack_python.py", {**wanted, **arguments}, folder=tmp_path)
-
-
-def test_versions_are_tried_from_the_newest(stack: ModuleType) -> None:
-    assert stack.minors("3.7", "3.10") == ["3.10", "3.9", "3.8", "3.7"]
-    assert stack.python_env.serves("3.10.12", "3.7", "3.10") and not stack.python_env.serves("3.11.2", "3.7", "3.10")
-    assert not stack.python_env.serves("", "3.7", "3.10")
 
 
 def test_the_distributions_python_is_taken_where_it_serves(tmp_path: Path) -> None:

@@ -5,41 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
 from nodectl.jobs.export import render
-from tests.roles.test_deepspeed import CONFIG, NODES
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("nccl.conf.j2", {"profiles": "a, b", "variables": {}}),
     ("nccl.conf.j2", {"profiles": "é", "variables": {"NCCL_B": "ring,tree;allreduce:tree", "NCCL_A": "=mlx5_0"}}),
     ("launch.sh.j2", {"profiles": "a, b", "venv": "/opt/nodectl/venv"}),
 ]
-SHARED = Path(__file__).parents[2] / "templates"
-SAMPLES: dict[str, dict[str, Any]] = {
-    "ds_config.json.j2": CONFIG,
-    "hostfile.j2": {"nodes": NODES},
-    "launch.sh.j2": {"profiles": "a, b", "venv": "/opt/nodectl/venv"},
-    "nccl.conf.j2": {"profiles": "a, b", "variables": {"NCCL_A": "1"}},
-    "sbatch.sh.j2": {
-        "options": ["--nodes=2"],
-        "network": "",
-        "launcher": "/opt/nodectl/launch.sh",
-        "venv": "/opt/nodectl/venv",
-        "nproc_per_node": 8,
-        "program": ["train.py"],
-        "env": {"NCCL_A": "1"},
-    },
-}
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in SHARED.iterdir()))
-def test_every_shared_template_is_readable_and_renders(name: str) -> None:
-    assert (SHARED / name).read_text()
-    rendered = render(name, **SAMPLES[name])
-    assert rendered and "{{" not in rendered
 
 
 def test_rendered_as_ansible_renders(tmp_path: Path) -> None:

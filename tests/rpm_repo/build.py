@@ -70,7 +70,7 @@ def build(folder: Path) -> Repository:
     try:
         key_file, fingerprint = _key(home, folder)
         nvidia, system = folder / "nvidia" / "rhel9" / "x86_64", folder / "system"
-        drivers = [*_drivers(data["driver"]), *_precompiled(data["driver"]["precompiled"])]
+        drivers = list(_drivers(data["driver"]))
         _fill(nvidia, [*drivers, *_rows(data["packages"], NVIDIA)], home, fingerprint)
         _streams(nvidia, drivers)
         shutil.copyfile(key_file, nvidia / f"{fingerprint[-8:]}.pub")
@@ -115,17 +115,6 @@ def _drivers(data: dict[str, Any], dist: str = DIST) -> Iterator[_Rpm]:
                         yield _Rpm(name, f"{version}-1{dist}", **common)
 
 
-def _precompiled(data: dict[str, Any]) -> Iterator[_Rpm]:
-    """A module for each kernel, of the stream that is called after the branch alone."""
-    for branch, drivers in data.items():
-        for version, kernels in drivers.items():
-            for kernel in kernels:
-                plain, _, dist = kernel.rpartition(".")
-                provides = (f"nvidia-kmod = 3:{version}",)
-                name, release = f"kmod-nvidia-{version}-{plain}", f"{version}-3.{dist}"
-                yield _Rpm(name, release, epoch=3, stream=branch, provides=provides)
-
-
 def _key(home: Path, folder: Path) -> tuple[Path, str]:
     gpg = ("gpg", "--homedir", str(home), "--batch", "--quiet")
     name = "nodectl tests <tests@example.invalid>"
@@ -161,7 +150,7 @@ def _streams(place: Path, rpms: list[_Rpm]) -> None:
     for stream in sorted({rpm.stream for rpm in rpms if rpm.stream}):
         # the parts are of both flavours of a branch
         branch = [rpm for rpm in rpms if rpm.stream and rpm.stream.partition("-")[0] == stream.partition("-")[0]]
-        artifacts = [rpm.nevra for rpm in branch if rpm.stream == stream or _shared(rpm, stream)]
+        artifacts = [rpm.nevra for rpm in branch if rpm.stream == stream or rpm.arch == "x86_64"]
         data = {
             "name": "nvidia-driver",
             "stream": stream,
@@ -180,13 +169,6 @@ def _streams(place: Path, rpms: list[_Rpm]) -> None:
     file.write_text(yaml.safe_dump_all(documents, explicit_start=True, explicit_end=True, sort_keys=False))
     _run("modifyrepo_c", "--mdtype=modules", str(file), str(place / "repodata"))
     file.unlink()
-
-
-def _shared(rpm: _Rpm, stream: str) -> bool:
-    """It is in other streams of its branch, too: the driver's parts, and without modules the meta package."""
-    if rpm.name.startswith("kmod-"):
-        return False
-    return rpm.arch == "x86_64" or (rpm.name == "cuda-drivers" and "-" not in stream)
 
 
 def _run(*argv: str) -> str:

@@ -110,11 +110,6 @@ def by_netlink(path: str, value: str) -> bool:
     return bool(done) and done.returncode == 0
 
 
-def live_key(item: dict[str, str]) -> str:
-    """Return the item's key in a record: `rings eth0`, `gpu`."""
-    return " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
-
-
 def look_live(run: Run, item: dict[str, str]) -> State:
     """Return a value that only a program reads: `rings` of an interface, settings of the GPUs.
 

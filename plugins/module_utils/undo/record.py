@@ -63,9 +63,11 @@ def look(run: Run, touches: Touches) -> Record:
     state["units"] = live.look_units(run, touches["units"])
     state["values"] = live.look_values(values)
     for item in [*touches["live"], *items]:
-        state["live"][live.live_key(item)] = {**item, "state": live.look_live(run, item)}
+        # `rings eth0`, `gpu`
+        key = " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
+        state["live"][key] = {**item, "state": live.look_live(run, item)}
     if touches["packages"]:
-        state["packages"] = node_packages.installed_now()
+        state["packages"] = node_packages.kind().installed_now()
     return state
 
 
@@ -83,7 +85,7 @@ def look_again(run: Run, before: Record) -> Record:
         "units": live.look_units(run, sorted(before["units"])),
         "values": {path: live.read_value(path) for path in before["values"]},
         "live": {key: {**item, "state": live.look_live(run, item)} for key, item in items.items()},
-        "packages": node_packages.installed_now() if before["packages"] else {},
+        "packages": node_packages.kind().installed_now() if before["packages"] else {},
     }
 
 

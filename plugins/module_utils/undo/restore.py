@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, gpu_hw, node_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again, plain
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
+from ansible_collections.nodectl.fleet.plugins.module_utils.wanted_packages import there
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
@@ -40,18 +40,12 @@ READERS = (
 AT_BOOT = ("/etc/modprobe.d/", "/etc/modules-load.d/", "/etc/default/grub")
 
 
-class RestoreError(Exception):
+class RestoreError(OSError):
     """There is no such way back on this node."""
 
 
-def chosen(store: Store, to: str, driver_too: bool, idle: Container[str] = ()) -> list[str]:
-    """Return the runs to take back, oldest first.
-
-    The last that changed something, those after a run, or all of them.
-
-    `idle`: runs that were not finished and changed nothing.
-    """
-    names = [name for name in store.names() if name not in idle]
+def chosen(store: Store, names: list[str], to: str, driver_too: bool) -> list[str]:
+    """Return the runs to take back, of `names`, oldest first: the last one, those after a run, or all of them."""
     if to == START:
         return names
     if not to:
@@ -101,7 +95,9 @@ class Restore:
             if old == now or (old["kind"] == "absent" and now["kind"] == "dir"):
                 continue
             left = self.after["paths"].get(path)
-            theirs = now["kind"] in ("file", "link") and left is not None and not alike(now, left)
+            # who owns it may differ
+            changed = left is not None and any(now.get(name) != left.get(name) for name in ("kind", "sha256", "target"))
+            theirs = now["kind"] in ("file", "link") and changed
             action = "remove" if old["kind"] == "absent" else "restore"
             changes.append({"what": "path", "subject": path, "action": action, "conflict": theirs})
         return changes
@@ -159,25 +155,22 @@ class Restore:
     def package_changes(self) -> tuple[list[Change], dict[str, str]]:
         """Return (packages to remove, install or mark, {package that stays: why})."""
         before, now = self.before["packages"], self.now["packages"]
-        going = {key for key in before if packages.there(now.get(key)) and not packages.there(before[key])}
+        going = {key for key in before if there(now.get(key)) and not there(before[key])}
         changed = [key for key in before if moved(before[key], now.get(key))]
         kept = {key: "driver" for key in changed if of_driver(key, before[key]) or of_driver(key, now.get(key))}
         if self.driver_too:
             kept = {}
-        fields = packages.parse(files.read_text(packages.STATUS), "")[1] if going else {}
-        details = {key: fields[key] for key in fields if packages.there(now.get(key))}
-        for key, by in packages.needed(going - set(kept), details).items():
-            kept[key] = "needed by %s" % by
+        kept.update(node_packages.needed(self.run, going - set(kept)))
         changes = []
         for key, old in sorted(before.items()):
             new = now.get(key)
             if key in kept or old == new:
                 continue
             change = {"what": "package", "subject": key, "before": old, "now": new}
-            if packages.there(new) and not packages.there(old):
+            if there(new) and not there(old):
                 change["action"] = "remove %s" % new["version"]
-            elif packages.there(old) and (not packages.there(new) or new["version"] != old["version"]):
-                change["action"] = "%s -> %s" % (new["version"] if packages.there(new) else "gone", old["version"])
+            elif there(old) and (not there(new) or new["version"] != old["version"]):
+                change["action"] = "%s -> %s" % (new["version"] if there(new) else "gone", old["version"])
             else:
                 change["action"] = "marks"
             changes.append(change)
@@ -197,14 +190,17 @@ class Restore:
         for key, item in sorted(self.before["live"].items()):
             unread = self.now["live"][key]["state"].get("")
             self.errors += ["%s: not restored: %s" % (key, unread)] if unread and item["state"] else []
-        self.stop_units(units)
+        stops, starts = self.unit_commands(units)
+        for argv in stops:
+            self.command(argv)
         self.put_files(paths, trees)
         self.reread(change["subject"] for change in paths)
         self.errors += node_packages.put_back(self.run, changed_packages)
         if changed_packages:  # their scripts come and go with files of their own
             self.now["paths"] = {path: files.look(path) for path in self.before["paths"]}
             self.put_files(self.path_changes(), [])
-        self.start_units(units)
+        for argv in starts:
+            self.command(argv)
         for change in values:
             reason = live.write_value(change["subject"], change["value"])
             self.errors += ["%s: %s" % (change["subject"], reason)] if reason else []
@@ -229,9 +225,14 @@ class Restore:
 
     def put_files(self, paths: list[Change], trees: list[Change]) -> None:
         """Trees first: the folders above them get empty.  What cannot be put back is an error, and all others are."""
-        for change in trees:
-            with self.noting(change["subject"]):
-                self.put_tree(change["subject"], change["action"])
+        for path, action in ((change["subject"], change["action"]) for change in trees):
+            old = self.before["trees"].get(path, files.ABSENT)
+            with self.noting(path):
+                if action == "remove" or old["kind"] == "link":
+                    files.remove(path)
+                    files.put_back(path, files.ABSENT if action == "remove" else old, self.content)
+                else:  # the content of a folder was not recorded
+                    self.warnings.append("%s was replaced since, and its old content was not recorded" % path)
         for change in paths:
             path = change["subject"]
             with self.noting(path):
@@ -250,41 +251,20 @@ class Restore:
             yield
         except OSError as error:
             self.errors.append("%s: %s" % (path, error.strerror or error))
-        except RestoreError as error:
-            self.errors.append("%s: %s" % (path, error))
 
-    def put_tree(self, path: str, action: str) -> None:
-        """Remove what is new, or put a link back; the content of a folder was not recorded."""
-        old = self.before["trees"].get(path, files.ABSENT)
-        if action == "remove":
-            files.remove(path)
-        elif old["kind"] == "link":
-            files.remove(path)
-            files.put_back(path, old, self.content)
-        else:
-            self.warnings.append("%s was replaced since, and its old content was not recorded" % path)
-
-    def stop_units(self, units: list[Change]) -> None:
-        """Before their files go: stop and disable what was not running or enabled."""
+    def unit_commands(self, units: list[Change]) -> tuple[list[list[str]], list[list[str]]]:
+        """Return (what stops and disables units before their files go, what starts them when those are back)."""
+        stops, starts = [], []
         for change in units:
-            name, old = change["subject"], self.before["units"][change["subject"]]
-            now = self.now["units"].get(name, {})
-            if change["field"] == "active" and old["active"] != "active" and now.get("active") == "active":
-                self.command(["systemctl", "stop", "--", name])
-            if change["field"] == "enabled" and now.get("enabled") == "enabled":
-                self.command(["systemctl", "disable", "--", name])
-            if change["field"] == "enabled" and now.get("enabled") == "masked":
-                self.command(["systemctl", "unmask", "--", name])
-
-    def start_units(self, units: list[Change]) -> None:
-        """After their files are back."""
-        for change in units:
-            old = self.before["units"][change["subject"]]
-            verb = {"enabled": "enable", "masked": "mask"}.get(old["enabled"]) if change["field"] == "enabled" else None
-            if change["field"] == "active" and old["active"] == "active" and live.systemd_runs():
-                verb = "start"
-            if verb:
-                self.command(["systemctl", verb, "--", change["subject"]])
+            name, field = change["subject"], change["field"]
+            old, now = self.before["units"][name][field], self.now["units"].get(name, {}).get(field)
+            stop = {"active": "stop", "enabled": "disable", "masked": "unmask"}.get(now)
+            start = {"active": "start", "enabled": "enable", "masked": "mask"}.get(old)
+            if stop:
+                stops.append(["systemctl", stop, "--", name])
+            if start and (start != "start" or live.systemd_runs()):
+                starts.append(["systemctl", start, "--", name])
+        return stops, starts
 
     def reread(self, paths: Iterable[str]) -> None:
         """Let programs read what came back."""
@@ -319,9 +299,4 @@ def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
 
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
     """Return whether the package as it was or is, None if it was not there, is a part of a GPU driver."""
-    return package is not None and bool(node_packages.is_driver(key, package["version"]))
-
-
-def alike(one: Record, other: Record) -> bool:
-    """Return whether the same content or target; who owns it may differ."""
-    return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))
+    return package is not None and bool(node_packages.kind().is_driver(key, package["version"]))

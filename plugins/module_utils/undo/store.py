@@ -63,10 +63,6 @@ class Store:
             record: Record = json.load(stream)
         return record
 
-    def about(self, run: str) -> Record:
-        """Return who started the run, when, with which profiles and version."""
-        return files.read_json(os.path.join(self.folder(run), "run.json"))
-
     def exists(self, run: str) -> bool:
         """Return whether the run has a complete record."""
         return os.path.exists(os.path.join(self.folder(run), "record.json"))

@@ -45,7 +45,7 @@ rm -rf {folder}
 systemctl stop {timer} 2>/dev/null
 exit 0
 """
-LOOP = 'while sleep "$1" && [ -d "$2" ]; do sh "$2/check"; done'
+LOOP = '(while sleep "$1" && [ -d "$2" ]; do sh "$2/check"; done) &'
 
 
 class Trial:
@@ -74,7 +74,10 @@ class Trial:
         os.chown(self.path("lease"), uid, -1)
         self.keep({}, {})
         if not live.manages_us():
-            detach(["sh", "-c", LOOP, "sh", "%g" % lease_s, self.folder])
+            loop, null = ["sh", "-c", LOOP, "sh", "%g" % lease_s, self.folder], subprocess.DEVNULL
+            subprocess.run(  # pylint: disable=ansible-bad-function
+                loop, cwd="/", stdin=null, stdout=null, stderr=null, start_new_session=True, check=False
+            )
             return ""
         argv = ["systemd-run", "--quiet", "--unit=" + self.timer[: -len(".timer")], "--timer-property=AccuracySec=1s"]
         argv += ["--on-active=%gs" % lease_s, "--on-unit-inactive=%gs" % lease_s, "/bin/sh", self.path("check")]
@@ -152,18 +155,3 @@ def restored(module: AnsibleModule, trials: list[Trial]) -> list[str]:
         if failed:
             module.fail_json(msg="not all is as before trial %s: %s" % (trial.name, "; ".join(failed)))
     return ["the values of trial %s were restored" % trial.name for trial in trials]
-
-
-def detach(argv: list[str]) -> None:
-    """Start a process that nobody waits for, in a session of its own, with nothing of ours open."""
-    pid = os.fork()
-    if pid:
-        os.waitpid(pid, 0)
-        return
-    try:
-        null = subprocess.DEVNULL
-        subprocess.Popen(  # pylint: disable=ansible-bad-function
-            argv, cwd="/", stdin=null, stdout=null, stderr=null, start_new_session=True
-        )
-    finally:
-        os._exit(0)

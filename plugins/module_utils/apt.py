@@ -1,35 +1,169 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of apt and dpkg and what they answer: without questions, waiting for another's lock, also on a private root."""
+"""apt and dpkg on a node: what they hold, which repositories they name, what they would do, and how they are called."""
 
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or, read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.wanted_packages import (
+    BROKEN,
+    PackagesError,
+    is_driver_part,
+    there,
+)
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
-    Packages = dict[str, dict[str, Any]]
+    Package = dict[str, Any]
+    Packages = dict[str, Package]
     Steps = list[dict[str, str]]
     Offers = dict[str, list[str]]
 
+STATUS = "/var/lib/dpkg/status"
+MARKS = "/var/lib/apt/extended_states"
+# a host that loses these loses its GPUs, so they go by name only (`--packages`); docs/rollback.md lists them too.
+# Names of NVIDIA's and the distributions' repositories alike: with the branch in them (Ubuntu up to 580) and without
+# (Debian's always, Ubuntu's from 590 on). Much else has such a name; a driver's part also has a driver's version
+DRIVER_FAMILY = (
+    "cuda-drivers*",
+    "firmware-nvidia-*",
+    "lib*-nvidia*",
+    "libcuda1",
+    "libcudadebugger1",
+    "libnvcuvid1",
+    "libnvidia-*",
+    "libnvoptix1",
+    "libnvsdm*",
+    "libxnvctrl*",
+    "nvidia-*",
+    "nvlink5*",
+    "xserver-xorg-video-nvidia*",
+)
+# modules that a distribution built for one of its kernels: the version is the kernel's
+DRIVER_MODULES = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
+_DRIVER_PACKAGE = re.compile(
+    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-fabricmanager(-.+)?"  # NVIDIA
+    r"|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(open-)?kernel-.+|nvidia-smi|libcuda1"  # NVIDIA and Debian
+    r"|(lib)?nvidia-(legacy|tesla)-.+"  # Debian, for older cards
+    r"|nvidia-(dkms|headless|utils)(-.+)?|libnvidia-compute(-.+)?"  # Ubuntu
+    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"  # Ubuntu, for one kernel
+)
+_DISTRIBUTION = re.compile(r"[@.](ubuntu|debian|canonical)\.(com|net|org)", re.I)
 
-def parse_madison(text: str) -> Offers:
-    """{package: its versions, newest first} of `apt-cache madison`."""
-    offers: Offers = {}
+
+def is_driver(key: str, version: str) -> bool:
+    """Return whether this version of a package (`name` or `name:architecture`) is a part of a GPU driver."""
+    name = key.partition(":")[0]
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_MODULES) or is_driver_part(
+        name, version, DRIVER_FAMILY
+    )
+
+
+def driver_parts(root: str = "/") -> Iterator[Package]:
+    """Yield what makes a driver, of the installed: name, version, and whose they are (nvidia, distribution, other)."""
+    for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))):
+        name, version = fields["Package"], fields.get("Version", "")
+        if fields.get("Status", "").endswith(" installed") and _DRIVER_PACKAGE.match(name) and is_driver(name, version):
+            maintainer = fields.get("Maintainer", "")
+            others = "distribution" if _DISTRIBUTION.search(maintainer) else "other"
+            owner = "nvidia" if "@nvidia.com" in maintainer.lower() else others
+            yield {"name": name, "version": version, "from": owner}
+
+
+def stanzas(text: str) -> Iterator[dict[str, str]]:
+    """Paragraphs of `Field: value`; continuation lines are not needed here and left out."""
+    for block in text.split("\n\n"):
+        fields = {}
+        for line in block.splitlines():
+            name, colon, value = line.partition(":")
+            if colon and not line[0].isspace():
+                fields[name] = value.strip()
+        if "Package" in fields:
+            yield fields
+
+
+def parse(status: str, marks: str) -> Packages:
+    """Return {key: version, selection, state, auto}; a key has `:architecture` only if that is foreign."""
+    paragraphs = [fields for fields in stanzas(status) if fields.get("Status", "").split()[2:] != ["not-installed"]]
+    native = next((fields["Architecture"] for fields in paragraphs if fields["Package"] == "dpkg"), "all")
+    automatic = {
+        (fields["Package"], fields.get("Architecture", native))
+        for fields in stanzas(marks)
+        if fields.get("Auto-Installed") == "1"
+    }
+    packages = {}
+    for fields in paragraphs:
+        name, architecture = fields["Package"], fields.get("Architecture", native)
+        key = name if architecture in (native, "all") else "%s:%s" % (name, architecture)
+        flags = fields.get("Status", "").split()
+        if len(flags) != 3:
+            continue
+        packages[key] = {
+            "version": fields.get("Version", ""),
+            "selection": flags[0],
+            "state": flags[2],
+            # apt notes a package for all architectures under the machine's own
+            "auto": (name, architecture) in automatic or (architecture == "all" and (name, native) in automatic),
+        }
+    return packages
+
+
+def installed_now(root: str = "/") -> Packages:
+    """Return the node's packages, without asking a program."""
+    status, marks = (read_text(os.path.join(root, path.lstrip("/"))) for path in (STATUS, MARKS))
+    return parse(status, marks)
+
+
+def sources(root: str, _uri: str) -> list[dict[str, str]]:
+    """Return every enabled source: file, uri, and why its packages are not to be trusted ("" if they are)."""
+    apt = Path(root, "etc/apt")
+    found = []
+    for path in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
+        reader = {".sources": deb822, ".list": one_line}.get(path.suffix)
+        for uri, options in reader(read_or(str(path))) if reader else ():
+            found.append({"file": f"/{path.relative_to(root)}", "uri": uri, "problem": problem(root, options)})
+    return found
+
+
+def one_line(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield address and options of `deb [signed-by=KEY] URI SUITE ...` lines."""
     for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
-            offers[cells[0]].append(cells[1])
-    return offers
+        match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+\S+", line)
+        if match:
+            yield match[2], dict(re.findall(r"([\w-]+)\s*\+?=\s*(\S+)", match[1] or ""))
+
+
+def deb822(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield address and fields of paragraphs of `Types`, `URIs`, `Suites`, `Signed-By`."""
+    for block in re.split(r"\n\s*\n", text):
+        lines = re.sub(r"\n\s+", " ", "\n".join(line for line in block.splitlines() if line[:1] != "#")).splitlines()
+        fields = {name.lower(): value.strip() for name, _unused, value in (line.partition(":") for line in lines)}
+        enabled = fields.get("enabled", "yes").lower() not in ("no", "false", "0")
+        if enabled and "deb" in fields.get("types", "").split():
+            for uri in fields.get("uris", "").split():
+                yield uri, fields
+
+
+def problem(root: str, options: dict[str, str]) -> str:
+    """Return why packages of a source with these options are not to be trusted; "" if they are."""
+    signed_by = (options.get("signed-by", "").split() or [""])[0]
+    if options.get("trusted", "").lower() in ("yes", "true", "1"):
+        return "without checking signatures (trusted=yes)"
+    if not signed_by:
+        return "with no signed-by, so with any key that apt trusts"
+    if signed_by[0] == "/" and not Path(root, signed_by.lstrip("/")).exists():
+        return f"signed by {signed_by}, which is not there"
+    return ""
 
 
 def parse_simulation(text: str) -> Steps:
@@ -61,7 +195,7 @@ FOLDERS = (
 )
 
 
-class Apt:
+class Manager:
     """The node's apt; `root` other than / is for looking and planning only, dpkg never runs there."""
 
     name = "apt"
@@ -86,16 +220,23 @@ class Apt:
             lines = [line for line in (out + err).strip().splitlines() if line.strip()]
             marks = (" ", "E:", "dpkg: error", "Error")
             errors = [line.strip() for line in lines if line.startswith(marks) and ":" in line]
-            raise packages.PackagesError("apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
+            raise PackagesError("apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
         if not self._has_lists():  # as on an image: apt would know of no package at all
             self.renew()
-        names = [package for name in names for package in (self.known(name) if "*" in name else [name])]
-        status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
-        return parse_madison(out) if status == 0 else {}
+        exact = [name for name in names if "*" not in name]
+        for pattern in (name for name in names if "*" in name):
+            _status, out, _unused = self.call("apt-cache", "pkgnames", re.split(r"[*\[?]", pattern)[0])
+            exact += sorted(fnmatch.filter(out.split(), pattern))
+        out, offers = self.call("apt-cache", "madison", *exact)[1] if exact else "", {}
+        for line in out.splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
+                offers[cells[0]].append(cells[1])
+        return offers
 
     def _has_lists(self) -> bool:
         return any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*"))
@@ -126,20 +267,15 @@ class Apt:
             "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % reason
         )
 
-    def known(self, pattern: str) -> list[str]:
-        """Names of packages, of any repository, that fit."""
-        status, out, _unused = self.call("apt-cache", "pkgnames", re.split(r"[*\[?]", pattern)[0])
-        return sorted(fnmatch.filter(out.split(), pattern)) if status == 0 else []
-
     def packages(self) -> Packages:
         """Return what dpkg holds now, by its own file."""
-        return packages.installed_now(self.root)
+        return installed_now(self.root)
 
     def interrupted(self, present: Packages) -> list[str]:
         """Return packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
         journal = Path(self.root, "var/lib/dpkg/updates")
         left = ["(journal)"] if journal.is_dir() and any(journal.iterdir()) else []
-        return left + sorted(name for name in present if present[name]["state"] in packages.BROKEN)
+        return left + sorted(name for name in present if present[name]["state"] in BROKEN)
 
     def repair(self) -> None:
         """Bring an interrupted installation to its end; dpkg itself does not wait for a lock, so this does."""
@@ -162,14 +298,9 @@ class Apt:
             Path(root, "var/lib/dpkg/status").touch()
             line = f"deb [trusted=yes] {uri} {suite}\n"
             Path(root, "etc/apt/sources.list.d/aside.list").write_text(line, encoding="utf-8")
-            apt = Apt(self.execute, root)
+            apt = Manager(self.execute, root)
             apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=f"read {uri}")
             return apt.offers(names)
-
-    @staticmethod
-    def is_driver(name: str, version: str) -> bool:
-        """Return whether the package is a part of a GPU driver."""
-        return packages.is_driver(name, version)
 
     def came(self, name: str, _package: dict[str, Any]) -> float:
         """Return when dpkg wrote the list of its files, in seconds since 1970; 0 if it has none."""
@@ -219,7 +350,7 @@ class Apt:
             old, new, key = change["before"], present.get(change["subject"]), change["subject"]
             if old is None and new is not None and new["state"] == "config-files":
                 self.execute(["dpkg", "--purge", key], environ_update=ENVIRONMENT)
-            if not packages.there(old) or new is None:
+            if not there(old) or new is None:
                 continue
             if old["selection"] != new["selection"] and "hold" in (old["selection"], new["selection"]):
                 todo.setdefault("hold" if old["selection"] == "hold" else "unhold", []).append(key)
