@@ -220,7 +220,6 @@ def _figures_of(number: int, whole: Article) -> Iterator[Figure]:
 
 
 def _beside(figure: Figure, common: Mapping[str, object]) -> str:
-    """Return the figure's conditions that not all have in common, and those that the article does not tell."""
     beyond = {name: value for name, value in figure.conditions.items() if name not in common}
     untold = f"not told: {', '.join(figure.not_told)}" if figure.not_told else ""
     return "; ".join(filter(None, [_pairs(beyond), untold]))

@@ -142,7 +142,6 @@ def _series(row: Row) -> Series:
 
 
 def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
-    """Return what makes them two trainings, other than what is measured."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
     differences = []
     untold: dict[str, list[str]] = {"before": [], "after": []}

@@ -121,7 +121,6 @@ def _ready(host: Host, answer: Event) -> Node | Finding:
 def _measure(
     transport: Transport, ready: Node, options: PreprocessOptions, amount: Amount, share_s: float, note: Note
 ) -> ProbeResult:
-    """All cases on one host, once at least, and in `share_s` as often as was asked."""
     wanted = cases(options.workers)
     texts = [f"{mode}:{case.files}:{case.workers}" for case in wanted for mode in MODES]
     limits = [f"--repetitions={amount.repetitions}", f"--seconds={max(0.0, share_s):.0f}"]

@@ -76,7 +76,6 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
 
 
 def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
-    """Return settings with the batch and the accumulation of those of the article's rows that tell both."""
     rows = {figure.row: figure for figure in _claimed(SCALING, wish.program) if "batch" in figure.conditions}
     settings = []
     for name, figure in rows.items():
@@ -95,7 +94,6 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
 
 
 def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
-    """One device, one process for all of a host, a rank a device, and that in mixed precision."""
     host_devices, most = _devices(ready[:1], device), _devices(ready, device)
     # the article's fp16 needs a GPU; a processor computes bf16
     mixed, plain = ("fp16" if device == "cuda" else "bf16"), "fp32"
@@ -156,7 +154,6 @@ def _arguments(
 
 
 def _cut(parallel: str, count: int) -> tuple[str, ...]:
-    """Return what cuts one model into so many parts; nothing for strategies in which every rank has its own samples."""
     return (f"--{_CUTS[parallel]}={count}",) if parallel in _CUTS else ()
 
 
@@ -177,7 +174,6 @@ def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
 
 
 def _claimed(command: str, program: str) -> list[Figure]:
-    """Return the figures that this command measures by this program."""
     return [
         figure
         for figure in all_figures()
@@ -305,7 +301,6 @@ def _usual(summaries: Sequence[Mapping[str, Any]], key: str, factor: float) -> f
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the fewest devices at the same batch a device and accumulation."""
     same = [other for other in rows if other.rate and row.a_device and other.a_device == row.a_device]
     return min(same, key=lambda other: other.setting.devices, default=None)
 
@@ -443,7 +438,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _efficiency(row: Row) -> str:
-    """Return it with the interval of its speed-up; nothing of a baseline, or if that cannot be told."""
     interval = row.ratio and row.ratio.interval
     if row.efficiency is None or not interval or not row.speed_up:
         return "-"

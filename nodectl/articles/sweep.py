@@ -138,7 +138,6 @@ def run_sweep(
 
 
 def _with_share(options: TrainingOptions, left: int) -> TrainingOptions:
-    """Return the options of the next of so many measurements: it ends when its share of the time is over."""
     if options.ends_at is None:
         return options
     now = time.monotonic()
@@ -152,7 +151,6 @@ def _at(measurement: Measurement, link: LinkRate) -> Measurement:
 
 
 def _flat(sweep: Sweep) -> list[Finding]:
-    """Return a warning for each higher rate that brought nothing."""
     flat = []
     for low, high in pairwise(sweep.rows):
         if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:
@@ -277,7 +275,6 @@ def _row_document(row: Row) -> dict[str, object]:
 
 
 def _beside(row: Row) -> dict[str, Figure]:
-    """Return, by column, the article's figure that is nearest to what was measured."""
     cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
     rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
     return {

@@ -80,7 +80,6 @@ def _named(sources: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _rendered(host: Host) -> tuple[dict[str, object], list[Finding]]:
-    """Return the variables that nodectl reads, and a finding for each that cannot be rendered."""
     values, faults = {}, []
     for name in host.variables:
         if name.startswith(_READ):

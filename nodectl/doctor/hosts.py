@@ -112,7 +112,6 @@ _VERSION = "import sys; print(sys.executable, *sys.version_info[:3])"
 
 
 def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[Finding]:
-    """Root for provisioning, and the few commands that only root may look by."""
     if variable(host, "ansible_become_method", "sudo") != "sudo":
         yield _finding(host, Status.SKIPPED, "the inventory names another way to become root")
         return
@@ -131,7 +130,6 @@ def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[
 
 
 def _login(host: Host) -> str:
-    """Return who logs in there; on this machine it is who types."""
     with suppress(KeyError):  # a number without a login
         if host.connection == "local" and not host.user:
             return pwd.getpwuid(os.geteuid()).pw_name
@@ -166,7 +164,6 @@ def _finding(
 
 
 def _python(host: Host, entry: Entry | None, least: tuple[int, ...]) -> Finding:
-    """Return what runs the probes, jobs and Ansible's modules there."""
     needed = max(LEAST_PYTHON, least)
     expected = f"Python {'.'.join(map(str, needed))} or newer"
     tokens = entry.stdout.split() if entry is not None else []

@@ -117,7 +117,6 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
-    """Yield a finding for each set of keys that a host would be offered."""
     seen_ways = set()
     for target, host in targets.items():
         ways = (target.identity_files, target.identities_only, target.agent)
@@ -139,7 +138,6 @@ def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
 
 
 def _from(sources: Sequence[str]) -> list[str]:
-    """Files by their names, and how many keys the agent has."""
     held = sources.count("agent")
     return [source for source in sources if source != "agent"] + ([f"{held} of the agent"] if held else [])
 

@@ -261,7 +261,6 @@ def draft_of(
 
 
 def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
-    """Return what was found, a line for those that are alike."""
     lines: dict[str, list[str]] = defaultdict(list)
     for machine, _ in alike:
         lines[described(machine)].append(machine.host.name)
@@ -323,7 +322,6 @@ def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: lis
 
 
 def _driver(machine: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
-    """Return keep or manage, and why; empty if the stack has no driver."""
     wanted = load_stacks(extra_dirs)[stack].driver
     if not machine.seen.gpus or wanted is None:
         return "", ""

@@ -91,7 +91,6 @@ def _hide(base: Path) -> None:
 
 
 def _foreign_pythons() -> list[str]:
-    """Return the Pythons of this machine that `python3` would find before the distribution's."""
     if not Path("/usr/bin/python3").exists():
         return []
     programs = Path("/usr/local/bin").glob("python*")

@@ -221,7 +221,6 @@ def _nvlink(box: Box, what: str) -> str:
 
 
 def _lspci(base: Recording, box: Box) -> str:
-    """Return lspci's blocks with the base's GPUs taken out, and the box's put in."""
     blocks = re.split(r"\n(?=[0-9a-f]{4}:)", base.entries["lspci-acs"].stdout.strip())
     is_gpu = re.compile(r"\S+ (3D|VGA compatible) controller: NVIDIA")
     gpu = next(block for block in blocks if is_gpu.match(block))
@@ -234,7 +233,6 @@ def _lspci(base: Recording, box: Box) -> str:
 
 
 def _tree(base: Recording, box: Box) -> str:
-    """Return the tree of PCI devices as sysfs has it, the box's GPUs each below the root."""
     devices = re.findall(r"^(\S+:\S+) .*NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
     bridges = re.findall(r"^(\S+:\S+) Bridge: NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
     gone = {*devices} - {*bridges}

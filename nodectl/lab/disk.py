@@ -172,5 +172,4 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of mountinfo with its blanks and backslashes, which are in octal there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -90,12 +90,10 @@ def _ssh_config(folder: LabFolder, state: LabState) -> str:
 
 
 def _inner(path: Path) -> str:
-    """Return a path as an option of ssh, which splits at blanks and expands `%`."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as an option inside a shell-like argument list."""
     inner = _inner(path)
     return f"'{inner}'" if " " in inner else inner

@@ -250,7 +250,6 @@ def _expect_silence(ready: int) -> None:
 
 
 def _wait_for_answers(state: LabState) -> None:
-    """Return once every host has shown its SSH banner."""
     silent, deadline = [host.address for host in state.hosts], time.monotonic() + _ANSWER_S
     while silent and time.monotonic() < deadline:
         silent = [address for address in silent if not _greets(address)]
@@ -279,7 +278,6 @@ _PACKAGES = {
 
 
 def _require(spec: LabSpec) -> None:
-    """Raise LabError that names what is missing and how to get it."""
     wanted = ["sshd", "ssh", "ip"]
     wanted += ["tc"] if spec.rate_bits or spec.impaired else []
     wanted += ["mkfs.ext4"] if spec.disk_bytes else []
@@ -313,7 +311,6 @@ def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
 
 
 def _let_go_of_the_operator(keep: tuple[int, int]) -> None:
-    """No terminal, pipe, signal setting or working folder of the caller stays."""
     os.setsid()
     os.chdir("/")
     os.umask(0o022)
@@ -366,7 +363,6 @@ def _fill(plan: HostPlan) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Return a path as overlayfs options want it."""
     return str(path).replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 

@@ -88,12 +88,10 @@ def _missing(since: str, failed: Sequence[str], after: Sequence[Judged]) -> str:
 
 
 def _failed(judged: Judged | None) -> tuple[str, ...]:
-    """Return the steps that failed."""
     return judged.host.failed if judged is not None else ()
 
 
 def _last(judged: Sequence[Judged], step: str) -> Status | None:
-    """Return the step's status in the last acceptance that had it for this host."""
     return next((one.host.steps[step] for one in reversed(judged) if step in one.host.steps), None)
 
 

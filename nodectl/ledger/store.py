@@ -57,7 +57,6 @@ class Ledger(Database):
             return replace(event, id=self._add(event))
 
     def _add(self, event: Event) -> int:
-        """Add an event within a transaction; its number."""
         judged = "" if event.judged is None else json.dumps(asdict(event.judged))
         cursor = self.connection.execute(
             "INSERT INTO ledger_event (time, kind, fleet, host, nodectl, who, reason, judged)"

@@ -133,5 +133,4 @@ class Output:
         return CommandResult(host, argv, outcome, exit_status, stdout, stderr, duration_s, error, remedy)
 
     def _text(self, stream: str) -> str:
-        """Return the kept output as text; bytes that are no UTF-8 are replaced."""
         return b"".join(self._kept[stream]).decode("utf-8", errors="replace")

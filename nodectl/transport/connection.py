@@ -160,7 +160,6 @@ class CheckedConnection(Connection):  # type: ignore[misc]
                 self.transport.sock.setsockopt(level, option, value)
 
     def _way(self) -> paramiko.ProxyCommand | paramiko.Channel | None:
-        """Return what leads to the server through a jump host or a ProxyCommand; None if TCP does."""
         if self.gateway is not None:
             self.gateway.open()
             there = self.target.address, self.target.port
@@ -171,7 +170,6 @@ class CheckedConnection(Connection):  # type: ignore[misc]
 
 
 def _last_words(command: paramiko.ProxyCommand) -> str:
-    """Return the last line that the command wrote to its standard error."""
     stderr: Any = command.process.stderr
     os.set_blocking(stderr.fileno(), False)
     lines = (stderr.read() or b"").decode(errors="replace").split("\n")
@@ -202,7 +200,6 @@ class Connections:
 
 @contextmanager
 def _explained(target: Target) -> Iterator[None]:
-    """Turn the errors of sockets and of paramiko into an UnreachableError that names the target."""
     started = monotonic()
     try:
         yield
@@ -277,7 +274,6 @@ def credentials(target: Target) -> tuple[list[tuple[str, paramiko.PKey]], list[s
 
 @lru_cache(maxsize=64)
 def _load(path: Path) -> paramiko.PKey | str:
-    """Return the private key of a file, or why it cannot be used."""
     try:
         return paramiko.PKey.from_path(path)
     except FileNotFoundError:
@@ -291,7 +287,6 @@ def _load(path: Path) -> paramiko.PKey | str:
 
 
 def _public(path: Path) -> bytes | None:
-    """Return the wire form of the public half that lies beside a private key."""
     try:
         return base64.b64decode(path.with_name(path.name + ".pub").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -299,7 +294,6 @@ def _public(path: Path) -> bytes | None:
 
 
 def _agent_keys(path: str) -> tuple[paramiko.AgentKey, ...]:
-    """Return the keys of the agent at the socket; none if it does not answer."""
     agent, conn = paramiko.agent.AgentSSH(), socket.socket(socket.AF_UNIX)
     try:
         conn.connect(path)

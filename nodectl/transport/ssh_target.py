@@ -145,13 +145,11 @@ def _target(name: str, arguments: Sequence[str], of_host: Target | None = None, 
 
 
 def _config_file(arguments: Sequence[str]) -> list[str]:
-    """Return -F and its file, if the arguments name one."""
     places = [place for place, word in enumerate(arguments) if word.startswith("-F")]
     return list(arguments[places[-1] : places[-1] + (2 if arguments[places[-1]] == "-F" else 1)]) if places else []
 
 
 def _expanded(command: str, tokens: Mapping[str, str]) -> str:
-    """Return a ProxyCommand with its tokens replaced by words that a shell takes as they are."""
     return re.sub("%[%hnpr]", lambda match: shlex.quote(tokens[match.group()]), command)
 
 
@@ -206,12 +204,10 @@ def _refuse(name: str, settings: _Settings, own: Callable[[], _Settings]) -> Non
 
 @lru_cache(maxsize=4096)
 def _defaults(arguments: tuple[str, ...]) -> _Settings:
-    """Return what OpenSSH takes for any host by these arguments."""
     return _ask_ssh("localhost", arguments)
 
 
 def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
-    """Return what `ssh -G` prints for a destination: lower-case keyword → values."""
     argv = ["ssh", "-G", *_home_config(), destination, *arguments, "-o", "=".join(_LAST)]
     try:
         done = subprocess.run(

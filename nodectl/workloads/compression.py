@@ -154,7 +154,6 @@ class Compressor:
         buffer.copy_(half)
 
     def _sparse(self, bucket: Any) -> None:
-        """Send the largest values of each parameter, with their places."""
         buffer = bucket.buffer()
         parts = _parts(bucket)
         if self.how.error_feedback:
@@ -182,7 +181,6 @@ class Compressor:
             buffer.index_add_(0, given[0].long(), given[1].view(torch.float32).to(buffer.dtype))
 
     def _numbers_in(self, bucket: Any) -> Iterator[tuple[int, int]]:
-        """Yield the place of each parameter in the bucket, and its number in the model."""
         return enumerate(self._numbers[parameter] for parameter in bucket.parameters())
 
     def _low_rank(self, bucket: Any) -> None:
@@ -215,13 +213,11 @@ class Compressor:
             matrix.copy_(sent)
 
     def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
-        """Return the same on every rank, drawn on the CPU."""
         random = torch.Generator().manual_seed(number)
         basis = torch.randn(matrix.shape[1], self.how.compress_rank, generator=random)
         return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
 
     def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace each by its mean over all ranks, by one collective."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.world_size)
@@ -243,7 +239,6 @@ def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
 
 
 def _parts(bucket: Any) -> list[torch.Tensor]:
-    """Return the bucket's flat buffer by parameters, in the order of memory."""
     sizes = [parameter.numel() for parameter in bucket.parameters()]
     return list(bucket.buffer().split(sizes))
 

@@ -59,7 +59,6 @@ class Strategy:
         return model
 
     def _prepare(self, model: nn.Module) -> None:
-        """Change layers as the options want them, before anything is put around them."""
         if self.settings.recompute != "none":
             recompute.apply(self.workload.blocks(model))
         if self.settings.compile:

@@ -85,7 +85,6 @@ class Pipeline(Sharded):
         return self.group.mean(loss) * self.layout.stages
 
     def _pipe(self, number: int, shape: tuple[int, ...]) -> Any:
-        """Return the schedule for this number of micro-batches of this shape."""
         key = (number, *shape)
         if key not in self._pipes:
             # 1F1B needs at least as many micro-batches as stages

@@ -94,7 +94,6 @@ class Training:
         return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
 
     def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
-        """Return the micro-batches of the next step of this epoch, from sample `begun`."""
         a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
         coming = mine[begun : begun + a_step + smallest]
         taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
@@ -113,11 +112,6 @@ class Training:
             return ""
         reading = torch.tensor(samples_per_s, dtype=torch.float64, device=self.group.device)
         return self.dynamic.update(self.group.mean(reading))
-
-    @property
-    def begun_epochs(self) -> int:
-        """The epoch of the step just done, from 1."""
-        return self.epoch + 1
 
     @property
     def is_epoch_over(self) -> bool:
@@ -176,7 +170,6 @@ class Training:
         return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
 
     def _schedule(self) -> float:
-        """Return the part of the learning rate that the step to come has."""
         warmup = self.settings.warmup_steps
         if self.step < warmup:
             return (self.step + 1) / warmup
@@ -353,7 +346,7 @@ def note_figures(training: Training) -> None:
 
 def _place(training: Training) -> str:
     total = "" if training.total_steps == _ENDLESS else f"/{training.total_steps}"
-    return f"epoch {training.begun_epochs} step {training.step}{total}"
+    return f"epoch {training.epoch + 1} step {training.step}{total}"
 
 
 def save(training: Training) -> None:

@@ -139,7 +139,6 @@ class Sharded(Strategy):
         """Keep the own layers; here all."""
 
     def _share_out(self, model: nn.Module) -> None:
-        """Layer by layer, so that one at a time is gathered."""
         pinned = self.group.device.type == "cuda"
         kind = HALVES.get(self.precision)
         how = {

@@ -77,7 +77,6 @@ def _port(scene: Scene) -> str:
 
 
 def _shaped(name: str, about: str) -> Fault:
-    """Return a fault of the cable's shaping, which shows only under load."""
     return Fault(name, about, ("tcp",), happens=_settle, heal=_settle, load=True)
 
 

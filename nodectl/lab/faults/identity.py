@@ -46,7 +46,6 @@ def _backups(scene: Scene) -> list[tuple[Path, Path]]:
 
 
 def _use(scene: Scene, private: bytes, public: str) -> None:
-    """Put the pair in place, and wait until sshd shows it."""
     path = scene.root / _HOST_KEY
     draft = path.with_name("new-key")
     write_file(draft, private, 0o600)
@@ -69,7 +68,6 @@ def _shown(address: str) -> str:
 
 
 def _peer(scene: Scene) -> HostRecord:
-    """Return the first other host of the lab."""
     peers = [host for host in scene.state.hosts if host.name != scene.host.name and host.up]
     if not peers:
         raise UsageError(f"{scene.host.name} has no peer", "bring the lab up with more hosts: `nodectl lab up -n 2`")
@@ -82,7 +80,6 @@ def _peers_id(scene: Scene, _: str) -> str:
 
 
 def _other_address(scene: Scene, text: str) -> str:
-    """Return the text with an address of TEST-NET-1, which nobody has, in the peer's line."""
     return re.sub(rf"^\S+ {re.escape(_peer(scene).name)}$", f"192.0.2.9 {_peer(scene).name}", text, flags=re.MULTILINE)
 
 

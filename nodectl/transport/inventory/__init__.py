@@ -59,7 +59,6 @@ def read_settings() -> Settings:
 
 @contextmanager
 def _ansible() -> Iterator[None]:
-    """Have Ansible imported as it should be."""
     from nodectl.common.paths import state_dir
     from nodectl.transport.inventory.own import refuse_settings_of_others
 

@@ -34,7 +34,6 @@ def refuse_sources_of_others(sources: Sequence[str]) -> None:
 
 
 def _configured() -> Iterator[Path]:
-    """Yield the paths from which Ansible loads plug-ins, and those of vault passwords."""
     from ansible import constants
 
     for name, definition in constants.config.get_configuration_definitions().items():

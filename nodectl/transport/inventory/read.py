@@ -135,7 +135,6 @@ class Inventory:
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
 
     def _meant(self, limit: str) -> str:
-        """Return what is meant by the parts of a pattern that are no name here."""
         names = {*self._manager.hosts, *self._manager.groups}
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, names) for part in parts if part not in names)
@@ -223,7 +222,6 @@ def _connection(name: str, variables: Mapping[str, object]) -> Literal["ssh", "l
 
 
 def _who_names_it() -> str:
-    """Return what names the inventory if no option does: a variable, a file, or Ansible's own `default`."""
     _, origin = constants.config.get_config_value_and_origin("DEFAULT_HOST_LIST")
     return str(origin).removeprefix("env: ")
 
@@ -251,7 +249,6 @@ def _missing(path: Path, who: str) -> InventoryError:
 
 
 def _resolve(source: str, who: str) -> str:
-    """Return the source as Ansible is to see it: a host list as it is, else an absolute path that exists."""
     if "," in source:
         return source
     path = Path(source).expanduser().absolute()
@@ -287,7 +284,6 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _listening() -> Iterator[_Listener]:
-    """Hear what Ansible would only have printed, and keep our own files out of a folder's inventories."""
     listener, ignored = _Listener(ansible_manager.display), ansible_manager.IGNORED
     ansible_manager.display = listener
     ansible_manager.IGNORED = re.compile(ignored.pattern + b"|" + _OURS)
@@ -298,7 +294,6 @@ def _listening() -> Iterator[_Listener]:
 
 
 def _load_collections() -> None:
-    """Have Ansible find the plug-ins of collections, ours and those where the operator's own lie; idempotent."""
     if AnsibleCollectionConfig.collection_finder is None:
         init_plugin_loader([str(collections_dir())])
 
@@ -402,7 +397,6 @@ def _needs_rendering(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return it without Ansible's tags, which no other module is to meet."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -415,8 +409,6 @@ def _plain(value: object) -> object:
 
 
 class _Listener:
-    """Stands in for Ansible's Display while it parses, and keeps why a source was refused."""
-
     def __init__(self, display: Any) -> None:
         self.display = display
         self.refusals: list[Exception] = []
@@ -442,7 +434,6 @@ class _Listener:
 
 
 def _located(error: BaseException) -> str:
-    """Return the error's text, with its file and line and what a program printed, if they are known."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
     helps = [str(getattr(cause, "_help_text", None) or "") for cause in (error, error.__cause__)]
@@ -452,12 +443,10 @@ def _located(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return the error's text on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
 
 
 def _remedy(error: BaseException, otherwise: str) -> str:
-    """Return what to do about the error, by the causes that Ansible's message names."""
     text = _message(error)
     if "decrypt" in text.lower():
         return VAULT_REMEDY
