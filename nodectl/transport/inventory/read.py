@@ -31,12 +31,7 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport.inventory.here import (
-    environment,
-    inventory_of_here,
-    is_example,
-    lists_here,
-)
+from nodectl.transport.inventory.here import environment, inventory_of_here, is_example, lists_here
 from nodectl.transport.inventory.own import refuse_sources_of_others
 from nodectl.transport.ssh_target import refuse_options
 
@@ -84,7 +79,8 @@ class Inventory:
             resolved = tuple(_resolve(one, who) for one in named)
         refuse_sources_of_others(resolved)
         loader, access = DataLoader(), access or Access()
-        _load_collections()
+        if AnsibleCollectionConfig.collection_finder is None:
+            init_plugin_loader([str(collections_dir())])
         _unlock_vault(loader, access)
         _take_extra_vars(loader, access)
         manager = _parse(loader, resolved)
@@ -118,7 +114,7 @@ class Inventory:
             hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
             raise InventoryError(
                 f"no host of {', '.join(self.sources)} matches '{limit}'{hints}",
-                f"{self._meant(limit or '')}name a host or a group (groups here: {groups})",
+                f"{self._hints(limit or '')}name a host or a group (groups here: {groups})",
             )
         for warning in listener.warnings:  # of a pattern of several, one part matched nothing
             listener.display.warning(warning)
@@ -126,15 +122,13 @@ class Inventory:
 
     def _host(self, host: Any) -> Host:
         try:
-            raw: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
-            return _as_host(
-                host.name, HostVariables(host.name, {**self._defaults(), **raw}, self._render, self._typed())
-            )
+            raw = {**self._defaults(), **self._variables.get_vars(host=host, include_hostvars=False)}
+            return _as_host(host.name, HostVariables(host.name, raw, self._render, self._typed()))
         except AnsibleError as error:
             remedy = _remedy(error, "correct the variable, or the file that the message names")
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
 
-    def _meant(self, limit: str) -> str:
+    def _hints(self, limit: str) -> str:
         names = {*self._manager.hosts, *self._manager.groups}
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, names) for part in parts if part not in names)
@@ -293,11 +287,6 @@ def _listening() -> Iterator[_Listener]:
         ansible_manager.display, ansible_manager.IGNORED = listener.display, ignored
 
 
-def _load_collections() -> None:
-    if AnsibleCollectionConfig.collection_finder is None:
-        init_plugin_loader([str(collections_dir())])
-
-
 def _take_extra_vars(loader: Any, access: Access) -> None:
     """Give `-e` to Ansible's own reader, which keeps the first answer for the whole process."""
     context.CLIARGS = ImmutableDict(extra_vars=access.given_vars)
@@ -323,7 +312,13 @@ def _unlock_vault(loader: Any, access: Access) -> None:
             if isinstance(secret, PromptVaultSecret):
                 prompt = secret.prompt_formats[0] % {"vault_id": secret.vault_id}
                 access.answer_vault(prompt, secret.bytes.decode())
-    _use_secrets(loader, access.vault_secrets)
+    loader.set_vault_secrets(access.vault_secrets)
+    try:
+        from ansible.parsing.vault import VaultSecretsContext
+    except ImportError:  # ansible-core before 2.19 has them of the loader alone
+        return
+    if access.vault_secrets and VaultSecretsContext.current(optional=True) is None:
+        VaultSecretsContext.initialize(VaultSecretsContext(access.vault_secrets))
 
 
 def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> list[Any]:
@@ -341,16 +336,6 @@ def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> 
     except AnsibleError as error:
         remedy = "check --vault-password-file, --vault-id, ANSIBLE_VAULT_PASSWORD_FILE and ansible.cfg"
         raise InventoryError(f"vault password: {_message(error)}", remedy) from error
-
-
-def _use_secrets(loader: Any, secrets: list[Any]) -> None:
-    loader.set_vault_secrets(secrets)
-    try:
-        from ansible.parsing.vault import VaultSecretsContext
-    except ImportError:  # ansible-core before 2.19 has them of the loader alone
-        return
-    if secrets and VaultSecretsContext.current(optional=True) is None:
-        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
 
 
 class HostVariables(Mapping[str, object]):
