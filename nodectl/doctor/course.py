@@ -97,9 +97,6 @@ def _fails(host: str, name: str, error: NodectlError) -> Finding:
     return Finding(host, "variables", Status.FAILED, name, expected="a value", actual=actual, remedy=remedy)
 
 
-# The whole look: this machine first, then the inventory, then all hosts at once.
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """Hold what to look at, as the command line names it; the transport is opened where a host is to be reached."""

@@ -51,9 +51,6 @@ def looked(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
         yield here(check, Status.UNKNOWN, actual, remedy="repair what it names, or please report it")
 
 
-# What nodectl itself needs of this machine: OpenSSH's client, and a terminal.
-
-
 def programs() -> Iterator[Finding]:
     """Look for the client that resolves ssh_config and runs the playbooks' connections."""
     path = shutil.which("ssh")
@@ -70,9 +67,6 @@ def terminal() -> Iterator[Finding]:
     actual = f"{codec} ({named or 'no LANG'})" if codec else f"{named}: this machine has no such locale"
     expected = "UTF-8: nodectl's playbooks have it all the same, Ansible started by hand does not start"
     yield here("locale", status, actual, expected=expected, remedy=f"export LC_ALL={UTF_8}")
-
-
-# Ansible as the operator has set it up: which settings count, and what disturbs.
 
 
 def ansible() -> Iterator[Finding]:
@@ -125,7 +119,9 @@ def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
         seen_ways.add(ways)
         keys, unusable = credentials(target)
         if keys:
-            names = _from([source for source, _ in keys])
+            names = [source for source, _ in keys if source != "agent"]
+            if held := len(keys) - len(names):
+                names.append(f"{held} of the agent")
             yield here("keys", Status.OK, f"{counted(len(keys), 'key')} to offer: {few(names)}")
         else:
             yield _no_key(target, unusable)
@@ -135,11 +131,6 @@ def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
         actual = f"others may read {', '.join(map(str, open_to_all))}"
         remedy = shlex.join(["chmod", "600", *map(str, open_to_all)])
         yield here("keys", Status.WARNING, actual, expected="keys that OpenSSH takes", remedy=remedy, subject="mode")
-
-
-def _from(sources: Sequence[str]) -> list[str]:
-    held = sources.count("agent")
-    return [source for source in sources if source != "agent"] + ([f"{held} of the agent"] if held else [])
 
 
 def _no_key(target: Target, unusable: Sequence[str]) -> Finding:

@@ -84,7 +84,8 @@ def _hide(base: Path) -> None:
     for name in (*_GONE_BELOW, *_foreign_pythons()):
         if os.path.lexists(f"/{name}"):
             _whiteout(_parents(base / name))
-    for private in _operator_folders():
+    for folder in (share_dir(), state_dir(), cache_dir(), user_config_path("nodectl")):
+        private = folder.resolve()
         parts = private.parts[1:]
         if parts and parts[0] in _SHOWN and private.is_dir():
             _opaque(_parents(base.joinpath(*parts)), 0o755)
@@ -95,10 +96,6 @@ def _foreign_pythons() -> list[str]:
         return []
     programs = Path("/usr/local/bin").glob("python*")
     return [str(path)[1:] for path in programs] + ["usr/local/bin/pip", "usr/local/bin/pip3"]
-
-
-def _operator_folders() -> list[Path]:
-    return [share_dir().resolve(), state_dir().resolve(), cache_dir().resolve(), user_config_path("nodectl").resolve()]
 
 
 def _accounts(base: Path) -> None:

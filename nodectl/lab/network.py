@@ -1,4 +1,4 @@
-"""The lab's network: which addresses are free, the switch in a namespace of its own, and the cables between."""
+"""The lab's network: free addresses, the switch in a namespace of its own, the cables, and their shaping by tc."""
 
 import fcntl
 import ipaddress
@@ -6,12 +6,13 @@ import json
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nodectl.errors import LabError
-from nodectl.lab.shape import port_shaping, run_tc
-from nodectl.lab.state import HostRecord, LabFolder, LabState
+from nodectl.lab.base import PATH
+from nodectl.lab.spec import LabSpec, show_delay, show_rate
+from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind
 from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, leaving, unshare
 
 PREFIX_BITS = 16
@@ -22,6 +23,13 @@ ADDRESSES_LOCK = Path("/run")
 
 _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSARP = 0x8914, 0x8916, 0x891C, 0x8955
 _IFF_UP, _IFF_RUNNING, _ATF_COM, _ATF_PERM, _ARPHRD_ETHER = 1, 0x40, 2, 4, 1
+
+QUANTUM_BYTES = 60_000
+_MAX_BURST_BYTES = 10**6  # 1 MB: htb then holds 95 % of 1 Gbit/s and more
+_BURST_S, _QUEUE_S = 0.008, 0.05
+_MIN_BURST_BYTES, _MIN_QUEUE_BYTES = 2 * 65_536, 4 * 65_536  # a few of the kernel's 64 KiB super-packets
+_NETEM_PACKETS = 200_000
+_MAX_NETEM_PACKETS = 10**7
 
 
 def free_subnet() -> str:
@@ -142,8 +150,65 @@ def _sockaddr(address: str) -> bytes:
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
 
 
-def _run(argv: list[str], text: str) -> str:
-    done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
+def _run(
+    argv: list[str],
+    text: str,
+    remedy: str = "`nodectl lab down`, then try again",
+    env: Mapping[str, str] | None = None,
+) -> str:
+    done = subprocess.run(argv, input=text, text=True, capture_output=True, env=env, check=False)
     if done.returncode != 0:
-        raise LabError(f"{' '.join(argv)}: {done.stderr.strip()[:500]}", "`nodectl lab down`, then try again")
+        raise LabError(f"{' '.join(argv)}: {done.stderr.strip()[:500]}", remedy)
     return done.stdout
+
+
+def kernel_has_netem(namespace: Path) -> bool:
+    """Try it, in the network namespace if nobody is hurt."""
+    with inside_network(namespace):
+        command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+        tried = subprocess.run(command, capture_output=True, check=False)
+        if tried.returncode == 0:
+            subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def run_tc(lines: Sequence[str]) -> None:
+    """Let one `tc` do all the lines, in the network namespace of now; LabError with what it refused."""
+    if lines:
+        remedy = "`nodectl lab down`; it needs sch_htb and cls_u32"
+        _run(["tc", "-batch", "-"], "\n".join(lines) + "\n", remedy, env={"PATH": PATH})
+
+
+def host_shaping(spec: LabSpec) -> tuple[str, ...]:
+    """Return what the host's own end sends: never above the rate."""
+    return rate_shaping("eth0", spec.rate_bits) if spec.rate_bits else ()
+
+
+def port_shaping(port: str, spec: LabSpec, link: LinkKind) -> tuple[str, ...]:
+    """Return what the switch sends to the host: the rate, and one way of the delay and loss."""
+    lines = rate_shaping(port, spec.rate_bits) if spec.rate_bits else ()
+    if link != "netem":
+        return lines
+    in_flight = (spec.rate_bits or 10**11) / 8 * spec.delay_s / 1500
+    netem = f"netem limit {min(_MAX_NETEM_PACKETS, max(_NETEM_PACKETS, round(2 * in_flight)))}"
+    netem += f" delay {show_delay(spec.delay_s)}" if spec.delay_s else ""
+    netem += f" loss {100 * spec.loss:g}%" if spec.loss else ""
+    place = "parent 1:10 handle 10:" if lines else "root handle 10:"
+    return (*lines[:2], f"qdisc add dev {port} {place} {netem}")
+
+
+def queue_bytes(rate_bits: int) -> int:
+    """Return how much a full link keeps waiting: 50 ms of it."""
+    return max(_MIN_QUEUE_BYTES, round(rate_bits / 8 * _QUEUE_S))
+
+
+def rate_shaping(interface: str, rate_bits: int) -> tuple[str, ...]:
+    """All that leaves by the interface in class 1:10, at that rate, with its queue."""
+    rate = show_rate(rate_bits)
+    burst_bytes = max(_MIN_BURST_BYTES, min(_MAX_BURST_BYTES, round(rate_bits / 8 * _BURST_S)))
+    htb = f"htb rate {rate} ceil {rate} burst {burst_bytes} cburst {burst_bytes} quantum {QUANTUM_BYTES}"
+    return (
+        f"qdisc add dev {interface} root handle 1: htb default 10",
+        f"class add dev {interface} parent 1: classid 1:10 {htb}",
+        f"qdisc add dev {interface} parent 1:10 handle 10: bfifo limit {queue_bytes(rate_bits)}",
+    )

@@ -9,8 +9,7 @@ from dataclasses import replace
 from nodectl.common.paths import state_dir
 from nodectl.common.process import interruptible
 from nodectl.errors import LabError, NodectlError, UsageError
-from nodectl.lab.network import port_name
-from nodectl.lab.shape import host_shaping, port_shaping, run_tc
+from nodectl.lab.network import host_shaping, port_name, port_shaping, run_tc
 from nodectl.lab.spec import show_rate
 from nodectl.lab.state import LabFolder, LabState, locked
 from nodectl.lab.syscalls import inside_network

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nodectl.common.few import clipped
-from nodectl.ledger.events import Event, Judged, minute, open_cordons
 from nodectl.ledger.history.database import iso
+from nodectl.ledger.store import Event, Judged, minute, open_cordons
 from nodectl.model.acceptance import Acceptance, GpuIdentity, HostAcceptance, NodeVerdict
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

@@ -20,11 +20,6 @@ class Layout:
     stages: int
     tensor: int
 
-    @property
-    def shares_model(self) -> bool:
-        """A copy of the model lies on more than one rank."""
-        return self.stages * self.tensor > 1
-
 
 @dataclass(frozen=True)
 class Divisible:
@@ -64,7 +59,7 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
             "--parallel dataparallel copies every layer at each step, --compile and --recompute change them once: "
             "take a rank a GPU and --parallel ddp"
         )
-    if not layout.shares_model:
+    if layout.stages * layout.tensor == 1:
         return
     if model is None:
         raise ValueError("--tensor and --stages share the layers of workload llm's own decoder, and of no other model")
@@ -85,7 +80,11 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
             f"--tensor {layout.tensor} over {layout.data} copies needs --parallel {SHARDED}: DistributedDataParallel "
             "does not take parameters that are shared among ranks"
         )
-    _check_stages(layout, model)
+    if model.layers % layout.stages:
+        raise ValueError(
+            f"--stages {layout.stages} cannot share {model.layers} layers: each stage has the same number of layers, "
+            f"so {model.layers} must be a multiple of {layout.stages}"
+        )
 
 
 def _check_zero(name: str, layout: Layout) -> None:
@@ -110,17 +109,3 @@ def _check_tensor(layout: Layout, model: Divisible) -> None:
             raise ValueError(
                 f"--tensor {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
             )
-
-
-def _check_stages(layout: Layout, model: Divisible) -> None:
-    stages = layout.stages
-    if model.layers % stages:
-        raise ValueError(
-            f"--stages {stages} cannot share {model.layers} layers: each stage has the same number of layers, "
-            f"so {model.layers} must be a multiple of {stages}"
-        )
-
-
-def idle_share(stages: int, micro_batches: int) -> float:
-    """Return the idle part of a pipeline stage's step, by both schedules: (p - 1) / (m + p - 1)."""
-    return (stages - 1) / (micro_batches + stages - 1)

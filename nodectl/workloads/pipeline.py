@@ -12,11 +12,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
-    from nodectl.workloads import layout
     from nodectl.workloads.sharded import HALVES, Sharded
     from nodectl.workloads.workload import Batch
 else:  # on a node these files lie in one folder, without the package
-    import layout
     from sharded import HALVES, Sharded
 
 try:
@@ -57,7 +55,7 @@ class Pipeline(Sharded):
         stages, parts = self.layout.stages, self.settings.accumulation
         if parts >= stages:
             return ""
-        idle = layout.idle_share(stages, parts)
+        idle = (stages - 1) / (parts + stages - 1)  # by both schedules
         return (
             f"--accumulation {parts} gives fewer micro-batches than there are stages ({stages}): each stage is idle "
             f"for {idle:.0%} of a step, (p - 1) / (m + p - 1), and the schedule is gpipe; take at least {stages}, "

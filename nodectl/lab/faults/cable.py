@@ -7,8 +7,15 @@ import subprocess
 
 from nodectl.errors import UsageError
 from nodectl.lab.faults import Fault, Scene
-from nodectl.lab.network import ip_batch, operator_address, port_name
-from nodectl.lab.shape import QUANTUM_BYTES, port_shaping, rate_shaping, run_tc
+from nodectl.lab.network import (
+    QUANTUM_BYTES,
+    ip_batch,
+    operator_address,
+    port_name,
+    port_shaping,
+    rate_shaping,
+    run_tc,
+)
 from nodectl.lab.spec import show_rate
 from nodectl.lab.syscalls import inside_network
 from nodectl.lab.wiring import set_carrier

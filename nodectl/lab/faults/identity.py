@@ -56,15 +56,11 @@ def _use(scene: Scene, private: bytes, public: str) -> None:
         return
     deadline = time.monotonic() + _RESTART_S
     while time.monotonic() < deadline:
-        if public in _shown(scene.host.address):
+        command = ["ssh-keyscan", "-T", "2", "-t", "ed25519", scene.host.address]
+        if public in subprocess.run(command, capture_output=True, text=True, check=False).stdout:
             return
         time.sleep(_RETRY_S)
     raise LabError(f"{scene.host.name} does not show its new key", f"look at {path.parents[2]}/var/log/sshd.log")
-
-
-def _shown(address: str) -> str:
-    command = ["ssh-keyscan", "-T", "2", "-t", "ed25519", address]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _peer(scene: Scene) -> HostRecord:
