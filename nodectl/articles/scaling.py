@@ -10,15 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
-from nodectl.articles.comparing import (
-    Compared,
-    Judge,
-    Ratio,
-    elsewhere,
-    nearest,
-    ratios,
-    told_median,
-)
+from nodectl.articles.comparing import Compared, Judge, Ratio, elsewhere, nearest, ratios, told_median
 from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, ranks_of, rate_of, usual_arguments
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
@@ -70,7 +62,7 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
                     Setting(f"{counted(count, 'device')}, {parallel}", (), (), count, refused=_SAME_PROGRAM)
                 )
                 continue
-            arguments = (*_arguments(wish, device, parallel, **equal), *_cut(parallel, count))
+            arguments = _arguments(wish, device, parallel, count, **equal)
             settings.append(_setting(f"{counted(count, 'device')}, {parallel}", count, arguments, ready, device))
     return settings if max(wish.devices, default=0) > most else [*settings, *_article_rows(wish, ready, device)]
 
@@ -87,8 +79,7 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
             why = f"a batch of {batch} is no multiple of {count} devices"
             settings.append(Setting(label, (), (), count, refused=why))
             continue
-        arguments = _arguments(wish, device, parallel, batch=batch // copies, accumulation=accumulation)
-        arguments = (*arguments, *_cut(parallel, count))
+        arguments = _arguments(wish, device, parallel, count, batch=batch // copies, accumulation=accumulation)
         settings.append(_setting(label, count, arguments, ready, device))
     return settings
 
@@ -112,7 +103,7 @@ def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
         if parallel == "ddp" and count == 1:
             settings.append(Setting(label, (), (), 1, refused="there is one device: nothing to share among ranks"))
             continue
-        arguments = _arguments(wish, device, parallel, batch=wish.batch, accumulation=wish.accumulation)
+        arguments = _arguments(wish, device, parallel, count, batch=wish.batch, accumulation=wish.accumulation)
         setting = _setting(label, count, (*arguments, f"--precision={precision}"), ready, device)
         if parallel == "dataparallel":
             setting = Setting(label, (1,), setting.arguments, count)
@@ -137,7 +128,7 @@ def _setting(label: str, count: int, arguments: tuple[str, ...], ready: Sequence
 
 
 def _arguments(
-    wish: Wish, device: str, parallel: str, *, batch: int | None, accumulation: int | None
+    wish: Wish, device: str, parallel: str, count: int, *, batch: int | None, accumulation: int | None
 ) -> tuple[str, ...]:
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
     usual = usual_arguments(wish.program, device)
@@ -150,11 +141,9 @@ def _arguments(
         "parallel": "auto" if parallel in _CUTS else parallel,
     }
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return (*usual, *row, "--no-resume", *wish.arguments)
-
-
-def _cut(parallel: str, count: int) -> tuple[str, ...]:
-    return (f"--{_CUTS[parallel]}={count}",) if parallel in _CUTS else ()
+    # what cuts one model into so many parts
+    cut = [f"--{_CUTS[parallel]}={count}"] if parallel in _CUTS else []
+    return (*usual, *row, "--no-resume", *wish.arguments, *cut)
 
 
 def _devices(ready: Sequence[Endpoint], device: str) -> int:
@@ -164,11 +153,7 @@ def _devices(ready: Sequence[Endpoint], device: str) -> int:
 def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
     """1 and on: powers of two and all on the first host, then whole hosts; each number where they are few."""
     host_devices, hosts = _devices(ready[:1], device), len(ready)
-    inside = {
-        1,
-        host_devices,
-        *(1 << power for power in range(host_devices.bit_length()) if 1 << power <= host_devices),
-    }
+    inside = {1, host_devices, *(1 << power for power in range(host_devices.bit_length()))}
     across = range(1, hosts + 1) if hosts <= _FEW_HOSTS else [1 << power for power in range(hosts.bit_length())]
     return sorted({*inside, *(host_devices * number for number in {*across, hosts} if number <= hosts)})
 
@@ -285,7 +270,10 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         setting,
         unit=rate_of(summaries[0])[1],
         rates=tuple(rate_of(summary)[0] for summary in summaries),
-        figures={name: _usual(summaries, key, factor) for name, (key, factor) in _FIGURES.items()},
+        figures={
+            name: told_median([factor * told for each in summaries if (told := each.get(key)) is not None])
+            for name, (key, factor) in _FIGURES.items()
+        },
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
         parallel=parallel,
@@ -293,11 +281,6 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         conditions={**first, "devices": setting.devices, "mode": setting.label, "parallel": parallel},
         summaries=tuple(summaries),
     )
-
-
-def _usual(summaries: Sequence[Mapping[str, Any]], key: str, factor: float) -> float | None:
-    values = (summary.get(key) for summary in summaries)
-    return told_median([factor * value if isinstance(value, int | float) else None for value in values])
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:

@@ -189,22 +189,24 @@ def _target(name: str, arguments: Sequence[str], of_host: Target | None = None, 
         allows_password=_first(settings, "passwordauthentication") != "no",
     )
     if chain := _first(settings, "proxyjump"):
-        before, _, last = chain.rpartition(",")
-        jump = _JUMP.fullmatch(last.strip())
-        if jump is None:
-            raise InventoryError(f"ProxyJump '{last}' is not [user@]host[:port]", "correct it")
-        own = [("-J", before), ("-l", jump["user"]), ("-p", jump["port"])]
-        further = [*_config_file(arguments), *(word for flag, value in own if value for word in (flag, value))]
-        return replace(target, jump=_target(jump["six"] or jump["name"], further, target, depth + 1))
+        name, further = _jump(chain, arguments)
+        return replace(target, jump=_target(name, further, target, depth + 1))
     command = _first(settings, "proxycommand")
     if command is not None:  # a shell takes the words as they are
         command = re.sub("%[%hnpr]", lambda match: shlex.quote(tokens[match.group()]), command)
     return replace(target, proxy_command=command)
 
 
-def _config_file(arguments: Sequence[str]) -> list[str]:
-    places = [place for place, word in enumerate(arguments) if word.startswith("-F")]
-    return list(arguments[places[-1] : places[-1] + (2 if arguments[places[-1]] == "-F" else 1)]) if places else []
+def _jump(chain: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the last jump host's name, and its arguments: the jump hosts before it and the same -F."""
+    before, _, last = chain.rpartition(",")
+    jump = _JUMP.fullmatch(last.strip())
+    if jump is None:
+        raise InventoryError(f"ProxyJump '{last}' is not [user@]host[:port]", "correct it")
+    own = [("-J", before), ("-l", jump["user"]), ("-p", jump["port"])]
+    places = [place for place, word in enumerate(arguments) if word.startswith("-F")][-1:]
+    files = [word for at in places for word in arguments[at : at + (2 if arguments[at] == "-F" else 1)]]
+    return jump["six"] or jump["name"], [*files, *(word for flag, value in own if value for word in (flag, value))]
 
 
 def _first(settings: _Settings, keyword: str) -> str | None:

@@ -74,16 +74,11 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
         raise ValueError(f"--parallel {name} is one process with a whole copy: --tensor and --stages need ranks")
     if layout.stages > 1 and settings.held_out:
         raise ValueError("--held-out asks the whole model, and with --stages no rank can answer: leave one of them out")
-    _check_tensor(layout, model)
+    _check_divisible(layout, model)
     if layout.tensor > 1 and layout.data > 1 and name != SHARDED:
         raise ValueError(
             f"--tensor {layout.tensor} over {layout.data} copies needs --parallel {SHARDED}: DistributedDataParallel "
             "does not take parameters that are shared among ranks"
-        )
-    if model.layers % layout.stages:
-        raise ValueError(
-            f"--stages {layout.stages} cannot share {model.layers} layers: each stage has the same number of layers, "
-            f"so {model.layers} must be a multiple of {layout.stages}"
         )
 
 
@@ -97,15 +92,16 @@ def _check_zero(name: str, layout: Layout) -> None:
     raise ValueError(f"--parallel {name} is DeepSpeed's, --tensor and --stages are torch's: take --parallel {SHARDED}")
 
 
-def _check_tensor(layout: Layout, model: Divisible) -> None:
-    ranks = layout.tensor
+def _check_divisible(layout: Layout, model: Divisible) -> None:
+    tensor, stages = ("--tensor", layout.tensor), ("--stages", layout.stages)
     rules = (
-        ("heads", model.heads, "each rank computes whole heads"),
-        ("intermediate columns", model.intermediate, "each rank computes the same number of columns"),
-        ("positions of a sample", model.length, "norms are shared along the sequence"),
+        (*tensor, "heads", model.heads, "each rank computes whole heads"),
+        (*tensor, "intermediate columns", model.intermediate, "each rank computes the same number of columns"),
+        (*tensor, "positions of a sample", model.length, "norms are shared along the sequence"),
+        (*stages, "layers", model.layers, "each stage has the same number of layers"),
     )
-    for what, number, why in rules:
+    for option, ranks, what, number, why in rules:
         if number % ranks:
             raise ValueError(
-                f"--tensor {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
+                f"{option} {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
             )
