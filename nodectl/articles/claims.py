@@ -176,7 +176,8 @@ def claims_text(chosen: Mapping[int, Article], width: int) -> str:
         rows = [("FIGURE", "", "VALUE", "MEASURED BY")]
         rows += [
             (figure.claim, f"{figure.row}, {figure.column}", _value(figure), command(whole, figure))
-            for figure in _figures_of(number, whole)
+            for name in whole.claims
+            for figure in figures(number, name)
         ]
         parts.append("\n".join([*head, "", aligned(rows)]))
     more = "nodectl bench claims ARTICLE tells the conditions, what is true, and where its other numbers are"
@@ -212,11 +213,6 @@ def article_text(number: int, whole: Article, width: int) -> str:
 def command(whole: Article, figure: Figure) -> str:
     """Return what prints this figure of other machines."""
     return f"nodectl {whole.claims[figure.claim].measured_by}"
-
-
-def _figures_of(number: int, whole: Article) -> Iterator[Figure]:
-    for name in whole.claims:
-        yield from figures(number, name)
 
 
 def _beside(figure: Figure, common: Mapping[str, object]) -> str:

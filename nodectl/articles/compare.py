@@ -188,16 +188,15 @@ def _section_document(section: Section) -> dict[str, object]:
                 "change": row.change and _change_document(row.change),
                 "missing": row.missing or None,
                 "verdict": row.verdict and asdict(row.verdict),
-                "article": _article_document(row.kind),
+                "article": {
+                    "article": ARTICLE,
+                    **_change_document(article_change(row.kind)),
+                    "unit": _published(row.kind.column)["before"].unit,
+                },
             }
             for row in section.rows
         ],
     }
-
-
-def _article_document(kind: _Kind) -> dict[str, object]:
-    unit = _published(kind.column)["before"].unit
-    return {"article": ARTICLE, **_change_document(article_change(kind)), "unit": unit}
 
 
 _CHANGE = ("before", "after", "time_saved_percent", "speed_gained_percent", "more_percent")

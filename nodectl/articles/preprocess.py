@@ -182,7 +182,7 @@ _Key = tuple[str, str, Case]
 
 def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key, Ratio]:
     """Each pool to the smallest one over the same files, which itself has none."""
-    by_key = {_key(measurement): measurement for measurement in measurements}
+    by_key = {(each.hosts[0], str(each.conditions["mode"]), _case(each)): each for each in measurements}
     first: dict[tuple[str, str, int], _Key] = {}
     for host, mode, case in sorted(by_key, key=lambda key: key[2].workers):
         first.setdefault((host, mode, case.files), (host, mode, case))
@@ -193,10 +193,6 @@ def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key,
     }
     ratios_by_label = ratios({_label(key): comparison for key, comparison in many.items()}, judge)
     return {key: ratios_by_label[_label(key)] for key in many}
-
-
-def _key(measured: Measurement) -> _Key:
-    return measured.hosts[0], str(measured.conditions["mode"]), _case(measured)
 
 
 def _label(key: _Key) -> str:

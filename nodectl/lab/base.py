@@ -70,7 +70,10 @@ def build_base(folder: LabFolder, hosts: Iterable[HostRecord], authorized_key: s
     mount("nodectl-lab", str(folder.base), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
     _hide(folder.base)
     _accounts(folder.base)
-    _names(folder.base, hosts)
+    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts)]
+    write_file(folder.base / "etc/hosts", "\n".join(lines) + "\n")
+    write_file(folder.base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
+    write_file(folder.base / "etc/environment", f"PATH={PATH}\n")
     _login(folder.base, authorized_key)
 
 
@@ -105,13 +108,6 @@ def _accounts(base: Path) -> None:
     write_file(base / "etc/passwd", re.sub(r"(?m)^root:.*$", f"root:x:0:0:root:/root:{shell}", passwd))
     names = [line.split(":", 1)[0] for line in passwd.splitlines() if ":" in line]
     write_file(base / "etc/shadow", "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names), 0o640)
-
-
-def _names(base: Path, hosts: Iterable[HostRecord]) -> None:
-    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts)]
-    write_file(base / "etc/hosts", "\n".join(lines) + "\n")
-    write_file(base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
-    write_file(base / "etc/environment", f"PATH={PATH}\n")
 
 
 def _login(base: Path, authorized_key: str) -> None:

@@ -66,7 +66,10 @@ def recording(box: Box) -> Recording:
     texts = {
         "nvidia-smi-q": _report(base, box),
         "nvidia-smi-query": _query(box),
-        "nvidia-smi-list": _list(box),
+        "nvidia-smi-list": "".join(
+            f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})\n"
+            for number, (slot, card) in enumerate(zip(box.slots, box.cards, strict=True))
+        ),
         "nvidia-smi-topo": _topo(box.links),
         "nvidia-smi-p2p": _p2p(box),
         "nvidia-smi-nvlink": _nvlink(box, "GB/s"),
@@ -172,11 +175,6 @@ def _query(box: Box) -> str:
             f"{number}, {card.name}, {_uuid(slot, card)}, 0000{_bus(slot)}, {memory}, 580.95.05, 95.02.3C.00.02"
         )
     return "\n".join(rows) + "\n"
-
-
-def _list(box: Box) -> str:
-    cards = enumerate(zip(box.slots, box.cards, strict=True))
-    return "".join(f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})\n" for number, (slot, card) in cards)
 
 
 def _topo(links: Sequence[Sequence[str]]) -> str:

@@ -155,7 +155,8 @@ class Compressor:
 
     def _sparse(self, bucket: Any) -> None:
         buffer = bucket.buffer()
-        parts = _parts(bucket)
+        # by parameters, in the order of memory
+        parts = buffer.split([parameter.numel() for parameter in bucket.parameters()])
         if self.how.error_feedback:
             for place, number in self._numbers_in(bucket):
                 if number in self._errors:
@@ -236,11 +237,6 @@ def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
     """Return the summary of a training that sends so many bytes of gradients a step as they are."""
     sent_bytes = reduced_bytes(size_bytes, world_size)
     return {"kind": "none", "bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
-
-
-def _parts(bucket: Any) -> list[torch.Tensor]:
-    sizes = [parameter.numel() for parameter in bucket.parameters()]
-    return list(bucket.buffer().split(sizes))
 
 
 def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -85,15 +85,12 @@ class Strategy:
         total = torch.zeros((), device=self.group.device)
         for number, part in enumerate(parts, start=1):
             with self._meeting(last=number == len(parts)):
-                loss = self._loss(part) * (len(part[0]) / samples)
+                with self.autocast():
+                    answer = self.model(*part[:-1])
+                loss = self.workload.loss(answer, part) * (len(part[0]) / samples)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
-
-    def _loss(self, part: Batch) -> torch.Tensor:
-        with self.autocast():
-            answer = self.model(*part[:-1])
-        return self.workload.loss(answer, part)
 
     def _meeting(self, *, last: bool) -> AbstractContextManager[Any]:
         """Around a backward pass; gradients need not meet before the last of a step."""

@@ -33,9 +33,6 @@ except ImportError as error:
 class Pipeline(Sharded):
     """Stages of equal numbers of layers, beside FSDP2, tensor parallelism or copies (DistributedDataParallel)."""
 
-    def _cut(self, model: nn.Module) -> None:
-        model.keep(self.stage, self.layout.stages)
-
     def _wrap(self, model: nn.Module) -> nn.Module:
         self._pipes: dict[tuple[int, ...], Any] = {}
         if not self._shards and self.precision in HALVES:

@@ -180,6 +180,9 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; every rank must call it."""
+        device = self.group.device
+        # what dropout draws from, on the device that computes
+        random = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         return {
             "settings": self.workload.identity(self.settings),
             "course": self.course,
@@ -190,9 +193,7 @@ class Training:
             "dynamic_batch": None if self.dynamic is None else self.dynamic.state(),
             "losses": self.losses,
             "evaluated": self.evaluated,
-            "random": [
-                ranks.to_tensor(random_state) for random_state in self.group.gather(ranks.to_bytes(self._random()))
-            ],
+            "random": [ranks.to_tensor(each) for each in self.group.gather(ranks.to_bytes(random))],
         }
 
     @property
@@ -228,19 +229,11 @@ class Training:
             self.dynamic.load(state["dynamic_batch"])
         self.taken = state["taken_by_all"] // self.strategy.data_size
         if len(state["random"]) == self.group.world_size:
-            self._set_random(state["random"][self.group.rank])
-
-    # what dropout draws from, on the device that computes
-    def _random(self) -> torch.Tensor:
-        on_gpu = self.group.device.type == "cuda"
-        state: torch.Tensor = torch.cuda.get_rng_state(self.group.device) if on_gpu else torch.get_rng_state()
-        return state
-
-    def _set_random(self, state: torch.Tensor) -> None:
-        if self.group.device.type == "cuda":
-            torch.cuda.set_rng_state(state, self.group.device)
-        else:
-            torch.set_rng_state(state)
+            random = state["random"][self.group.rank]
+            if self.group.device.type == "cuda":
+                torch.cuda.set_rng_state(random, self.group.device)
+            else:
+                torch.set_rng_state(random)
 
 
 def _agree(group: ranks.Ranks, data: Data) -> None:

@@ -128,7 +128,8 @@ class Sharded(Strategy):
         knows = self.workload.values(self.settings, name, first.shape) is not None
         if not knows:
             model = self.workload.model(self.settings)
-        self._cut(model)
+        if self.layout.stages > 1:
+            model.keep(self.stage, self.layout.stages)
         if self.layout.tensor > 1:
             split_matrices(model, self.mesh["tensor"])
         self._prepare(model)
@@ -141,9 +142,6 @@ class Sharded(Strategy):
                 assert values is not None  # noqa: S101 (it was asked above)
                 put(parameter, values)
         return model if self._offloads else model.to(self.group.device)
-
-    def _cut(self, model: nn.Module) -> None:
-        """Keep the own layers; here all."""
 
     def _share_out(self, model: nn.Module) -> None:
         pinned = self.group.device.type == "cuda"

@@ -35,11 +35,6 @@ def _set_carrier(scene: Scene, *, up: bool) -> None:
         ip_batch([f"link set {_port(scene)} {'up' if up else 'down'}"])
 
 
-def _mtu_of(scene: Scene) -> str:
-    shown = json.loads(scene.run(["ip", "-json", "link", "show", "eth0"]))
-    return str(shown[0]["mtu"])
-
-
 def _set_mtu(scene: Scene, mtu: str) -> None:
     scene.run(["ip", "link", "set", "eth0", "mtu", mtu])
 
@@ -101,7 +96,7 @@ FAULTS = (
         ("fleet_mtu",),
         happens=lambda scene, _: _set_mtu(scene, _SHORT_MTU),
         heal=_set_mtu,
-        remember=_mtu_of,
+        remember=lambda scene: str(json.loads(scene.run(["ip", "-json", "link", "show", "eth0"]))[0]["mtu"]),
     ),
     _shaped("loss", "one packet in 32 to the host is lost"),
     _shaped("slow-link", "the host receives 50 Mbit/s"),

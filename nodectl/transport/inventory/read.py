@@ -121,9 +121,16 @@ class Inventory:
         return list(selected)
 
     def _host(self, host: Any) -> Host:
+        key, password = self._access.private_key_file, self._access.connection_password()
+        # the inventory's variables go over these: of the command line, else of ansible.cfg
+        before = {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
+        # what the operator typed or has active, for hosts of which the inventory says nothing: these are no templates
+        typed = {} if password is None else {"ansible_password": password}
+        if self.is_here:
+            typed["pytorch_venv"] = environment()
         try:
-            raw = {**self._defaults(), **self._variables.get_vars(host=host, include_hostvars=False)}
-            return _as_host(host.name, HostVariables(host.name, raw, self._render, self._typed()))
+            raw = {**before, **self._variables.get_vars(host=host, include_hostvars=False)}
+            return _as_host(host.name, HostVariables(host.name, raw, self._render, typed))
         except AnsibleError as error:
             remedy = _remedy(error, "correct the variable, or the file that the message names")
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
@@ -132,17 +139,6 @@ class Inventory:
         names = {*self._manager.hosts, *self._manager.groups}
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, names) for part in parts if part not in names)
-
-    def _defaults(self) -> Mapping[str, str]:
-        """Return what comes before the inventory's variables: of the command line, else of ansible.cfg."""
-        key = self._access.private_key_file
-        return {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
-
-    def _typed(self) -> Mapping[str, str]:
-        """Return what the operator typed or has active, for hosts that the inventory says no other of; no template."""
-        password = self._access.connection_password()
-        typed = {} if password is None else {"ansible_password": password}
-        return {**typed, "pytorch_venv": environment()} if self.is_here else typed
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
         from ansible.template import Templar
