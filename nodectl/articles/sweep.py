@@ -19,7 +19,7 @@ from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.errors import LabError, UsageError
-from nodectl.lab.reshape import described, lab_of, shaping
+from nodectl.lab.network import described, lab_of, shaping
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement

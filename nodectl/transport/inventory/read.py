@@ -31,8 +31,8 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
+from nodectl.transport.inventory import refuse_sources_of_others
 from nodectl.transport.inventory.here import environment, inventory_of_here, is_example, lists_here
-from nodectl.transport.inventory.own import refuse_sources_of_others
 from nodectl.transport.ssh_target import refuse_options
 
 # where several names say the same, Ansible lets the last one win
