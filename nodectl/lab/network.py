@@ -16,7 +16,7 @@ from nodectl.common.process import interruptible
 from nodectl.errors import LabError, NodectlError, UsageError
 from nodectl.lab.base import PATH
 from nodectl.lab.spec import LabSpec, show_delay, show_rate
-from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, locked
+from nodectl.lab.state import LabFolder, LabState, LinkKind, locked
 from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, leaving, unshare
 from nodectl.model.host import Host
 
@@ -143,12 +143,6 @@ def ip(arguments: Sequence[str]) -> str:
 def ip_batch(lines: Sequence[str]) -> None:
     """Run many `ip` commands in one process."""
     _run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
-
-
-def hosts_for(subnet: str, names: Sequence[str]) -> tuple[HostRecord, ...]:
-    """Return the lab's hosts with their addresses, not started yet."""
-    addresses = [host_address(subnet, index) for index in range(len(names))]
-    return tuple(HostRecord(name, address, mac_of(address)) for name, address in zip(names, addresses, strict=True))
 
 
 def _sockaddr(address: str) -> bytes:

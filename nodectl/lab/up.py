@@ -112,7 +112,8 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
     with ExitStack() as claim:
         claim.enter_context(locked(network.ADDRESSES_LOCK))
         subnet = network.free_subnet()
-        hosts = network.hosts_for(subnet, spec.names())
+        addresses = {name: network.host_address(subnet, index) for index, name in enumerate(spec.names())}
+        hosts = tuple(HostRecord(name, address, network.mac_of(address)) for name, address in addresses.items())
         loops = tuple(loop_numbers()) if spec.disk_bytes else ()
         state = folder.write(LabState(spec, subnet, "veth", hosts, former_loops=loops))
         network.make_switch(folder)
