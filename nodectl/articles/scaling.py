@@ -221,16 +221,6 @@ class Row:
         return len(self.setting.ranks) if self.summaries else None
 
     @property
-    def claimed(self) -> dict[str, float | None]:
-        """Return the row's figures by the columns of claims."""
-        return {
-            "tokens_s": self.rate if self.unit == "tokens/s" else None,
-            "memory": self.figures.get("memory_gb"),
-            "speed_up": self.speed_up,
-            "gpu_use": self.figures.get("gpu_use_percent"),
-        }
-
-    @property
     def a_device(self) -> tuple[float, int] | None:
         """Batch a device and accumulation: equal where two rows can be held against each other."""
         if self.batch is None or self.accumulation is None:
@@ -313,13 +303,19 @@ def _per_device(row: Row) -> str:
 
 def _with_article(row: Row, command: str, program: str) -> Row:
     claimed = _claimed(command, program)
+    measured = {
+        "tokens_s": row.rate if row.unit == "tokens/s" else None,
+        "memory": row.figures.get("memory_gb"),
+        # a baseline is once as fast as itself, which nobody has measured
+        "speed_up": None if row.is_baseline else row.speed_up,
+        "gpu_use": row.figures.get("gpu_use_percent"),
+    }
     device = row.conditions.get("device")
     ours = {**row.conditions, "baseline_devices": row.baseline, "baseline_device": device}
     beside = {
         column: nearest([figure for figure in claimed if figure.column == column], ours)
         for column in dict.fromkeys(figure.column for figure in claimed)
-        # a baseline is once as fast as itself, which nobody has measured
-        if row.claimed[column] is not None and not (column == "speed_up" and row.is_baseline)
+        if measured[column] is not None
     }
     return replace(row, beside=beside)
 
