@@ -36,7 +36,7 @@ import asyncssh
 from nodectl.model.recording import Entry
 from nodectl.recordings.folder import open_recording, read_host
 from nodectl.recordings.mask import Template
-from nodectl.transport.lifeline import STARTED
+from nodectl.transport.base import STARTED
 
 USER = "root"
 KINDS = ("dead", "refused", "denied", "stuck", "drip")

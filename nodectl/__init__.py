@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nodectl.transport.fabric_group import CheckedGroup
+    from nodectl.transport.connection import CheckedGroup
 
 try:
     from nodectl._version import __version__ as __version__
@@ -26,7 +26,7 @@ def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None 
     Without an inventory, ansible.cfg or ANSIBLE_INVENTORY name it. `limit` is an Ansible host pattern. Close the group,
     or use it in a `with` statement. Raises InventoryError if an inventory cannot be read or no host matches.
     """
-    from nodectl.transport.fabric_group import CheckedGroup
+    from nodectl.transport.connection import CheckedGroup
     from nodectl.transport.fanout import FORKS
     from nodectl.transport.inventory import read_inventory
 

@@ -28,8 +28,6 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",
     "nodectl.payload.jobs.standing",
-    "nodectl.workloads.ds_config",
-    "nodectl.workloads.settings",
 }
 # imports of the two modules outside the packages
 OUTSIDE = {"__main__": {"cli", "errors"}, "__init__": {"transport"}}

@@ -176,7 +176,8 @@ def claims_text(chosen: Mapping[int, Article], width: int) -> str:
         rows = [("FIGURE", "", "VALUE", "MEASURED BY")]
         rows += [
             (figure.claim, f"{figure.row}, {figure.column}", _value(figure), command(whole, figure))
-            for figure in _figures_of(number, whole)
+            for name in whole.claims
+            for figure in figures(number, name)
         ]
         parts.append("\n".join([*head, "", aligned(rows)]))
     more = "nodectl bench claims ARTICLE tells the conditions, what is true, and where its other numbers are"
@@ -214,13 +215,7 @@ def command(whole: Article, figure: Figure) -> str:
     return f"nodectl {whole.claims[figure.claim].measured_by}"
 
 
-def _figures_of(number: int, whole: Article) -> Iterator[Figure]:
-    for name in whole.claims:
-        yield from figures(number, name)
-
-
 def _beside(figure: Figure, common: Mapping[str, object]) -> str:
-    """Return the figure's conditions that not all have in common, and those that the article does not tell."""
     beyond = {name: value for name, value in figure.conditions.items() if name not in common}
     untold = f"not told: {', '.join(figure.not_told)}" if figure.not_told else ""
     return "; ".join(filter(None, [_pairs(beyond), untold]))

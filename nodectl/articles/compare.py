@@ -41,26 +41,20 @@ _ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change from one value to another; a time is also told as speed."""
+    """A change from one value to another; a time is also told as speed, which is one over it."""
 
     before: float
     after: float
-    is_time: bool
+    time_saved_percent: float | None = None
+    speed_gained_percent: float | None = None
+    more_percent: float | None = None
 
-    @property
-    def time_saved_percent(self) -> float | None:
-        """Return the saved part of the time before; None of what is no time."""
-        return 100 * (1 - self.after / self.before) if self.is_time else None
-
-    @property
-    def speed_gained_percent(self) -> float | None:
-        """Return the gain over the speed before, which is one over the time; None of what is no time."""
-        return 100 * (self.before / self.after - 1) if self.is_time else None
-
-    @property
-    def more_percent(self) -> float | None:
-        """Return the growth of the value; None of a time, where more and less would be mixed up."""
-        return None if self.is_time else 100 * (self.after / self.before - 1)
+    @classmethod
+    def of(cls, kind: _Kind, before: float, after: float) -> Change:
+        """Return the change; of a time without `more_percent`, since more and less would be mixed up."""
+        if kind.is_time:
+            return cls(before, after, 100 * (1 - after / before), 100 * (before / after - 1))
+        return cls(before, after, more_percent=100 * (after / before - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class Row:
     def change(self) -> Change | None:
         """Return None if a side has no value, or one that is 0."""
         was, now = told_median(self.before), told_median(self.after)
-        return Change(was, now, self.kind.is_time) if was and now else None
+        return Change.of(self.kind, was, now) if was and now else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +136,6 @@ def _series(row: Row) -> Series:
 
 
 def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
-    """Return what makes them two trainings, other than what is measured."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
     differences = []
     untold: dict[str, list[str]] = {"before": [], "after": []}
@@ -165,10 +158,9 @@ def _published(column: str) -> dict[str, Figure]:
     return {figure.row: figure for figure in figures(ARTICLE, CLAIM, column)}
 
 
-def article_change(kind: _Kind) -> Change:
-    """Return the article's own row."""
+def _article_change(kind: _Kind) -> Change:
     sides = _published(kind.column)
-    return Change(sides["before"].value, sides["after"].value, kind.is_time)
+    return Change.of(kind, sides["before"].value, sides["after"].value)
 
 
 def compare_document(sections: Sequence[Section]) -> dict[str, object]:
@@ -186,26 +178,18 @@ def _section_document(section: Section) -> dict[str, object]:
                 "name": row.kind.column,
                 "unit": row.kind.unit,
                 "values": {"before": list(row.before), "after": list(row.after)},
-                "change": row.change and _change_document(row.change),
+                "change": row.change and asdict(row.change),
                 "missing": row.missing or None,
                 "verdict": row.verdict and asdict(row.verdict),
-                "article": _article_document(row.kind),
+                "article": {
+                    "article": ARTICLE,
+                    **asdict(_article_change(row.kind)),
+                    "unit": _published(row.kind.column)["before"].unit,
+                },
             }
             for row in section.rows
         ],
     }
-
-
-def _article_document(kind: _Kind) -> dict[str, object]:
-    unit = _published(kind.column)["before"].unit
-    return {"article": ARTICLE, **_change_document(article_change(kind)), "unit": unit}
-
-
-_CHANGE = ("before", "after", "time_saved_percent", "speed_gained_percent", "more_percent")
-
-
-def _change_document(change: Change) -> dict[str, object]:
-    return {name: getattr(change, name) for name in _CHANGE}
 
 
 def compare_text(sections: Sequence[Section], width: int) -> str:
@@ -220,7 +204,7 @@ def _section_text(section: Section, width: int) -> str:
     ours = [(row.kind.words, *_cells(row.change, row.kind.unit), _verdict(row, section.runs)) for row in section.rows]
     theirs = [
         (f"article {ARTICLE}, {kind.words.partition(',')[0]}",
-         *_cells(article_change(kind), _published(kind.column)["before"].unit), "")
+         *_cells(_article_change(kind), _published(kind.column)["before"].unit), "")
         for kind in _ROWS
     ]  # fmt: skip
     runs = " and ".join(counted(number, "run") for number in section.runs)

@@ -121,7 +121,6 @@ def _ready(host: Host, answer: Event) -> Node | Finding:
 def _measure(
     transport: Transport, ready: Node, options: PreprocessOptions, amount: Amount, share_s: float, note: Note
 ) -> ProbeResult:
-    """All cases on one host, once at least, and in `share_s` as often as was asked."""
     wanted = cases(options.workers)
     texts = [f"{mode}:{case.files}:{case.workers}" for case in wanted for mode in MODES]
     limits = [f"--repetitions={amount.repetitions}", f"--seconds={max(0.0, share_s):.0f}"]
@@ -183,7 +182,7 @@ _Key = tuple[str, str, Case]
 
 def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key, Ratio]:
     """Each pool to the smallest one over the same files, which itself has none."""
-    by_key = {_key(measurement): measurement for measurement in measurements}
+    by_key = {(each.hosts[0], str(each.conditions["mode"]), _case(each)): each for each in measurements}
     first: dict[tuple[str, str, int], _Key] = {}
     for host, mode, case in sorted(by_key, key=lambda key: key[2].workers):
         first.setdefault((host, mode, case.files), (host, mode, case))
@@ -194,10 +193,6 @@ def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key,
     }
     ratios_by_label = ratios({_label(key): comparison for key, comparison in many.items()}, judge)
     return {key: ratios_by_label[_label(key)] for key in many}
-
-
-def _key(measured: Measurement) -> _Key:
-    return measured.hosts[0], str(measured.conditions["mode"]), _case(measured)
 
 
 def _label(key: _Key) -> str:

@@ -199,7 +199,6 @@ def energy_of(summary: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _measurements(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Iterator[Measurement]:
-    """Yield what the repetitions of one setting came to, for the history: the rate, and the energy where it is told."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     setting = outcomes[0].setting
     names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",

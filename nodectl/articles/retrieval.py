@@ -92,7 +92,6 @@ def run_retrieval(
 
 
 def _cost_s(batch_sizes: int, amount: Amount) -> float:
-    """Return the seconds that the amount takes at least, for so many sizes of batches."""
     return _START_S + batch_sizes * _WARM_UP_PART * amount.repetitions * amount.duration_s
 
 

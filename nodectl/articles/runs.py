@@ -165,6 +165,5 @@ def _plain(value: object) -> object:
 
 
 def _word(value: object) -> str:
-    """Return what a log names, on one line."""
     text = " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

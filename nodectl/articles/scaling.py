@@ -10,15 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
-from nodectl.articles.comparing import (
-    Compared,
-    Judge,
-    Ratio,
-    elsewhere,
-    nearest,
-    ratios,
-    told_median,
-)
+from nodectl.articles.comparing import Compared, Judge, Ratio, elsewhere, nearest, ratios, told_median
 from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, ranks_of, rate_of, usual_arguments
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
@@ -70,13 +62,12 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
                     Setting(f"{counted(count, 'device')}, {parallel}", (), (), count, refused=_SAME_PROGRAM)
                 )
                 continue
-            arguments = (*_arguments(wish, device, parallel, **equal), *_cut(parallel, count))
+            arguments = _arguments(wish, device, parallel, count, **equal)
             settings.append(_setting(f"{counted(count, 'device')}, {parallel}", count, arguments, ready, device))
     return settings if max(wish.devices, default=0) > most else [*settings, *_article_rows(wish, ready, device)]
 
 
 def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
-    """Return settings with the batch and the accumulation of those of the article's rows that tell both."""
     rows = {figure.row: figure for figure in _claimed(SCALING, wish.program) if "batch" in figure.conditions}
     settings = []
     for name, figure in rows.items():
@@ -88,14 +79,12 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
             why = f"a batch of {batch} is no multiple of {count} devices"
             settings.append(Setting(label, (), (), count, refused=why))
             continue
-        arguments = _arguments(wish, device, parallel, batch=batch // copies, accumulation=accumulation)
-        arguments = (*arguments, *_cut(parallel, count))
+        arguments = _arguments(wish, device, parallel, count, batch=batch // copies, accumulation=accumulation)
         settings.append(_setting(label, count, arguments, ready, device))
     return settings
 
 
 def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
-    """One device, one process for all of a host, a rank a device, and that in mixed precision."""
     host_devices, most = _devices(ready[:1], device), _devices(ready, device)
     # the article's fp16 needs a GPU; a processor computes bf16
     mixed, plain = ("fp16" if device == "cuda" else "bf16"), "fp32"
@@ -114,7 +103,7 @@ def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
         if parallel == "ddp" and count == 1:
             settings.append(Setting(label, (), (), 1, refused="there is one device: nothing to share among ranks"))
             continue
-        arguments = _arguments(wish, device, parallel, batch=wish.batch, accumulation=wish.accumulation)
+        arguments = _arguments(wish, device, parallel, count, batch=wish.batch, accumulation=wish.accumulation)
         setting = _setting(label, count, (*arguments, f"--precision={precision}"), ready, device)
         if parallel == "dataparallel":
             setting = Setting(label, (1,), setting.arguments, count)
@@ -139,7 +128,7 @@ def _setting(label: str, count: int, arguments: tuple[str, ...], ready: Sequence
 
 
 def _arguments(
-    wish: Wish, device: str, parallel: str, *, batch: int | None, accumulation: int | None
+    wish: Wish, device: str, parallel: str, count: int, *, batch: int | None, accumulation: int | None
 ) -> tuple[str, ...]:
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
     usual = usual_arguments(wish.program, device)
@@ -152,12 +141,9 @@ def _arguments(
         "parallel": "auto" if parallel in _CUTS else parallel,
     }
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return (*usual, *row, "--no-resume", *wish.arguments)
-
-
-def _cut(parallel: str, count: int) -> tuple[str, ...]:
-    """Return what cuts one model into so many parts; nothing for strategies in which every rank has its own samples."""
-    return (f"--{_CUTS[parallel]}={count}",) if parallel in _CUTS else ()
+    # what cuts one model into so many parts
+    cut = [f"--{_CUTS[parallel]}={count}"] if parallel in _CUTS else []
+    return (*usual, *row, "--no-resume", *wish.arguments, *cut)
 
 
 def _devices(ready: Sequence[Endpoint], device: str) -> int:
@@ -167,17 +153,12 @@ def _devices(ready: Sequence[Endpoint], device: str) -> int:
 def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
     """1 and on: powers of two and all on the first host, then whole hosts; each number where they are few."""
     host_devices, hosts = _devices(ready[:1], device), len(ready)
-    inside = {
-        1,
-        host_devices,
-        *(1 << power for power in range(host_devices.bit_length()) if 1 << power <= host_devices),
-    }
+    inside = {1, host_devices, *(1 << power for power in range(host_devices.bit_length()))}
     across = range(1, hosts + 1) if hosts <= _FEW_HOSTS else [1 << power for power in range(hosts.bit_length())]
     return sorted({*inside, *(host_devices * number for number in {*across, hosts} if number <= hosts)})
 
 
 def _claimed(command: str, program: str) -> list[Figure]:
-    """Return the figures that this command measures by this program."""
     return [
         figure
         for figure in all_figures()
@@ -240,16 +221,6 @@ class Row:
         return len(self.setting.ranks) if self.summaries else None
 
     @property
-    def claimed(self) -> dict[str, float | None]:
-        """Return the row's figures by the columns of claims."""
-        return {
-            "tokens_s": self.rate if self.unit == "tokens/s" else None,
-            "memory": self.figures.get("memory_gb"),
-            "speed_up": self.speed_up,
-            "gpu_use": self.figures.get("gpu_use_percent"),
-        }
-
-    @property
     def a_device(self) -> tuple[float, int] | None:
         """Batch a device and accumulation: equal where two rows can be held against each other."""
         if self.batch is None or self.accumulation is None:
@@ -289,7 +260,10 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         setting,
         unit=rate_of(summaries[0])[1],
         rates=tuple(rate_of(summary)[0] for summary in summaries),
-        figures={name: _usual(summaries, key, factor) for name, (key, factor) in _FIGURES.items()},
+        figures={
+            name: told_median([factor * told for each in summaries if (told := each.get(key)) is not None])
+            for name, (key, factor) in _FIGURES.items()
+        },
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
         parallel=parallel,
@@ -299,13 +273,7 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
     )
 
 
-def _usual(summaries: Sequence[Mapping[str, Any]], key: str, factor: float) -> float | None:
-    values = (summary.get(key) for summary in summaries)
-    return told_median([factor * value if isinstance(value, int | float) else None for value in values])
-
-
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the fewest devices at the same batch a device and accumulation."""
     same = [other for other in rows if other.rate and row.a_device and other.a_device == row.a_device]
     return min(same, key=lambda other: other.setting.devices, default=None)
 
@@ -335,13 +303,19 @@ def _per_device(row: Row) -> str:
 
 def _with_article(row: Row, command: str, program: str) -> Row:
     claimed = _claimed(command, program)
+    measured = {
+        "tokens_s": row.rate if row.unit == "tokens/s" else None,
+        "memory": row.figures.get("memory_gb"),
+        # a baseline is once as fast as itself, which nobody has measured
+        "speed_up": None if row.is_baseline else row.speed_up,
+        "gpu_use": row.figures.get("gpu_use_percent"),
+    }
     device = row.conditions.get("device")
     ours = {**row.conditions, "baseline_devices": row.baseline, "baseline_device": device}
     beside = {
         column: nearest([figure for figure in claimed if figure.column == column], ours)
         for column in dict.fromkeys(figure.column for figure in claimed)
-        # a baseline is once as fast as itself, which nobody has measured
-        if row.claimed[column] is not None and not (column == "speed_up" and row.is_baseline)
+        if measured[column] is not None
     }
     return replace(row, beside=beside)
 
@@ -443,7 +417,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _efficiency(row: Row) -> str:
-    """Return it with the interval of its speed-up; nothing of a baseline, or if that cannot be told."""
     interval = row.ratio and row.ratio.interval
     if row.efficiency is None or not interval or not row.speed_up:
         return "-"

@@ -12,22 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
-from nodectl.articles.comparing import (
-    Compared,
-    Judge,
-    Ratio,
-    elsewhere,
-    nearest,
-    ratios,
-    with_spread,
-)
+from nodectl.articles.comparing import Compared, Judge, Ratio, elsewhere, nearest, ratios, with_spread
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.errors import LabError, UsageError
-from nodectl.lab.reshape import described, lab_of, shaping
+from nodectl.lab.network import described, lab_of, shaping
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
@@ -57,12 +49,15 @@ class LinkRate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Hold what was measured at one rate; None for what could not be."""
+    """Hold what was measured at one rate, by the article's columns; what could not be measured is absent."""
 
     link: LinkRate
-    one_node: Measurement | None = None
-    many_nodes: Measurement | None = None
-    retrieval: Measurement | None = None
+    cells: Mapping[str, Measurement]
+
+    @property
+    def many_nodes(self) -> Measurement | None:
+        """Return the training on all nodes."""
+        return self.cells.get("many_nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +127,12 @@ def run_sweep(
             # who cannot take part is told of once, not by each of the measurements
             fresh = tuple(finding for finding in result.findings if finding not in total.findings)
             total += ProbeResult(measured, fresh)
-        rows.append(Row(link, **cells))
+        rows.append(Row(link, cells))
     sweep = Sweep(tuple(rows), total)
     return replace(sweep, result=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
 def _with_share(options: TrainingOptions, left: int) -> TrainingOptions:
-    """Return the options of the next of so many measurements: it ends when its share of the time is over."""
     if options.ends_at is None:
         return options
     now = time.monotonic()
@@ -152,7 +146,6 @@ def _at(measurement: Measurement, link: LinkRate) -> Measurement:
 
 
 def _flat(sweep: Sweep) -> list[Finding]:
-    """Return a warning for each higher rate that brought nothing."""
     flat = []
     for low, high in pairwise(sweep.rows):
         if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:
@@ -205,21 +198,13 @@ def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOpt
 
 
 ARTICLE, CLAIM = 2, "network_sweep"
-_COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
+_COLUMNS = ("one_node", "many_nodes", "retrieval")
 
 
 def published() -> dict[str, tuple[Figure, ...]]:
     """Return the article's figures by their column, lowest rate first."""
-    table = figures(ARTICLE, CLAIM)
-    return {
-        column: tuple(
-            sorted(
-                (figure for figure in table if figure.column == column),
-                key=lambda figure: figure.conditions["link_gbit"],
-            )
-        )
-        for column in _COLUMNS
-    }
+    table = sorted(figures(ARTICLE, CLAIM), key=lambda figure: figure.conditions["link_gbit"])
+    return {column: tuple(figure for figure in table if figure.column == column) for column in _COLUMNS}
 
 
 def article_ratio() -> float:
@@ -263,27 +248,20 @@ def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, obj
 
 
 def _row_document(row: Row) -> dict[str, object]:
-    conditions = row.retrieval.conditions if row.retrieval else {}
-    training = {"one_node": row.one_node, "many_nodes": row.many_nodes}
-    cells = {**training, "retrieval": row.retrieval}
+    conditions = row.cells["retrieval"].conditions if "retrieval" in row.cells else {}
+    rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
+    values, spreads = ({name: getattr(row.cells.get(name), field, None) for name in _COLUMNS}
+                       for field in ("value", "spread"))  # fmt: skip
     return {
         "rate": row.link.name,
         "rate_bits": row.link.rate_bits,
-        "training": {**{name: cell and cell.value for name, cell in training.items()}, "unit": "samples/s"},
+        "training": {"one_node": values["one_node"], "many_nodes": values["many_nodes"], "unit": "samples/s"},
         "retrieval": {name: conditions.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
-        "spread": {name: cell and cell.spread for name, cell in cells.items()},
-        "article": {name: cell.document for name, cell in _beside(row).items()},
-    }
-
-
-def _beside(row: Row) -> dict[str, Figure]:
-    """Return, by column, the article's figure that is nearest to what was measured."""
-    cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
-    rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
-    return {
-        name: nearest(published()[name], {**conditions_of(cell), **rate})
-        for name, cell in cells.items()
-        if cell is not None
+        "spread": spreads,
+        "article": {
+            name: nearest(published()[name], {**conditions_of(cell), **rate}).document
+            for name, cell in row.cells.items()
+        },
     }
 
 
@@ -315,15 +293,10 @@ def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: 
 
 
 def _cells(row: Row, of_lowest: str) -> tuple[str, ...]:
-    p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
-    return (
-        f"here, {row.link.name or 'unknown'}",
-        with_spread(row.one_node),
-        with_spread(row.many_nodes),
-        of_lowest,
-        with_spread(row.retrieval),
-        digits(p99) if isinstance(p99, float) else "-",
-    )
+    one, many, retrieval = (row.cells.get(name) for name in _COLUMNS)
+    p99 = retrieval and retrieval.conditions.get("p99_ms")
+    shown = (with_spread(one), with_spread(many), of_lowest, with_spread(retrieval))
+    return (f"here, {row.link.name or 'unknown'}", *shown, digits(p99) if isinstance(p99, float) else "-")
 
 
 def _article_rows() -> list[tuple[str, ...]]:

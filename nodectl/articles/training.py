@@ -105,7 +105,6 @@ def run_training(transport: Transport, hosts: Sequence[Host], options: TrainingO
 
 
 def _cost_s(amount: Amount) -> float:
-    """Return the seconds of the measurement at least: it has some steps, however long they take."""
     return _START_S + amount.repetitions * amount.duration_s
 
 

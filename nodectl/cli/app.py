@@ -280,7 +280,7 @@ def _has_terminal() -> bool:
 def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
     if not inventory and "ANSIBLE_INVENTORY" not in os.environ and not os.access(".", os.X_OK):
         return {}  # a folder of another login, as `su` leaves one in
-    from nodectl.transport.inventory.own import refuse_of_others
+    from nodectl.transport.inventory import refuse_of_others
 
     path = _settings_path(inventory)
     try:

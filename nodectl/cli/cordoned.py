@@ -18,7 +18,7 @@ from nodectl.ledger.history.database import FILE, HistoryError
 from nodectl.model.host import Host
 
 if TYPE_CHECKING:
-    from nodectl.ledger.events import Event
+    from nodectl.ledger.store import Event
     from nodectl.model.acceptance import Acceptance
 
 _SHOWN = 16

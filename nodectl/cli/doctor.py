@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from nodectl.cli.app import App
-from nodectl.doctor.course import Request, examine
-from nodectl.doctor.machine import HERE
+from nodectl.doctor.course import HERE, Request, examine
 from nodectl.model.status import exit_status
 from nodectl.report.findings import finding_document
 from nodectl.report.hosts import doctor_table

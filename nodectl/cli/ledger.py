@@ -14,7 +14,7 @@ from nodectl.common.process import operator
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, NodectlError, UsageError
 from nodectl.ledger.document import event_document, life_lines, list_document, list_rows
-from nodectl.ledger.events import lacking, open_cordons
+from nodectl.ledger.store import lacking, open_cordons
 from nodectl.report.table import fitted
 
 if TYPE_CHECKING:

@@ -96,13 +96,11 @@ def _rendered(template: str, **values: object) -> str:
 
 
 def _yaml(value: object) -> str:
-    """Return the value on one line, quoted where YAML wants it."""
     text: str = yaml.safe_dump(plain_value(value), default_flow_style=True, width=1 << 20, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _comment(text: str, indent: int = 0) -> str:
-    """Return it as lines of comment; a line break in `text` stays one."""
     wide = _COMMENT_WIDTH - indent
     lines = [line for part in text.splitlines() for line in textwrap.wrap(part, wide, break_long_words=False) or [""]]
     return "\n".join(f"{' ' * indent}# {line}".rstrip() for line in lines)

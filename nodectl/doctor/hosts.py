@@ -25,12 +25,12 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import INSTALL_PYTHON, LEAST_PYTHON
 
-_FINE = (Status.OK, Status.SKIPPED)
 # what differs from host to host in a complaint that is the same: its address before it, and the key that it shows
 _LABEL = re.compile(r"^[^\s@]+@[^\s]+: ")
 _KEY = re.compile(r",? (?:now )?[\w@.-]+ SHA256:[\w+/=]+")
 BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 _LOGIN_S = 30.0
+_VERSION = "import sys; print(sys.executable, *sys.version_info[:3])"
 _DENIED = ("not in the sudoers", "may not run", "not allowed")
 # prints one word, or what sudo says; as a user who may run nothing by it, sudo reports that to root, as for `health`
 _SUDO = """
@@ -79,7 +79,9 @@ def _one(
     order = order_of(host, {}, profile_dirs, judged_by=(clock,))
     # the time of a login is no part of how long the host takes to tell its clock
     reached = transport.run(host, ["true"], timeout_s=_LOGIN_S)
-    commands = (*order.commands, script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks"), _python_command(host))
+    named = variable(host, "ansible_python_interpreter", "")
+    python = Command("doctor_python", (named if named.startswith("/") else "python3", "-ESc", _VERSION))
+    commands = (*order.commands, script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks"), python)
     answer = reached if reached.outcome is not Outcome.RAN else collect(transport, host, commands)
     for finding in judge_answer(order, answer).findings:
         # who keeps the host's clock right is health's to say: here it is held against ours
@@ -103,16 +105,7 @@ def _alike(finding: Finding, answer: Recording | CommandResult) -> Finding:
     return replace(finding, actual=text, evidence=finding.actual if text != finding.actual else "")
 
 
-def _python_command(host: Host) -> Command:
-    named = variable(host, "ansible_python_interpreter", "")
-    return Command("doctor_python", (named if named.startswith("/") else "python3", "-ESc", _VERSION))
-
-
-_VERSION = "import sys; print(sys.executable, *sys.version_info[:3])"
-
-
 def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[Finding]:
-    """Root for provisioning, and the few commands that only root may look by."""
     if variable(host, "ansible_become_method", "sudo") != "sudo":
         yield _finding(host, Status.SKIPPED, "the inventory names another way to become root")
         return
@@ -131,7 +124,6 @@ def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[
 
 
 def _login(host: Host) -> str:
-    """Return who logs in there; on this machine it is who types."""
     with suppress(KeyError):  # a number without a login
         if host.connection == "local" and not host.user:
             return pwd.getpwuid(os.geteuid()).pw_name
@@ -166,7 +158,6 @@ def _finding(
 
 
 def _python(host: Host, entry: Entry | None, least: tuple[int, ...]) -> Finding:
-    """Return what runs the probes, jobs and Ansible's modules there."""
     needed = max(LEAST_PYTHON, least)
     expected = f"Python {'.'.join(map(str, needed))} or newer"
     tokens = entry.stdout.split() if entry is not None else []

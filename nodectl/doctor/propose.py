@@ -106,7 +106,7 @@ def found(host: Host, recording: Recording) -> Found:
         max(len(shown) + lost, len(devices)),
         tuple(dict.fromkeys(gpu.name for gpu in shown if gpu.name)),
         tuple(dict.fromkeys(devices)),
-        bus_switch or has_switches(facts) or (False if _switches_show(devices) else None),
+        bus_switch or has_switches(facts) or (False if _would_show_switches(devices) else None),
         ports_of(facts),
     )
     installed = versions if isinstance(versions, Versions) else Versions("")
@@ -123,8 +123,8 @@ def found(host: Host, recording: Recording) -> Found:
     )
 
 
-def _switches_show(devices: Sequence[str]) -> bool:
-    """Return whether NVSwitches that join these GPUs would be seen on the bus: from Blackwell on they are elsewhere."""
+def _would_show_switches(devices: Sequence[str]) -> bool:
+    # from Blackwell on they are not on the bus
     rows = [matrix().device(device) for device in devices]
     return bool(rows) and all(row and version_key(row.compute_capability) < SWITCH_OFF_BUS for row in rows)
 
@@ -159,8 +159,7 @@ def _look(kernel: Kernel | None, seen: Seen, devices: Sequence[str], driver: str
     )
 
 
-# How a host is reached, taken over from one inventory into another: no password, and no default.
-
+# how a host is reached, taken over from one inventory into another: no password, and no default
 _CONNECTION = (
     "ansible_host",
     "ansible_ssh_host",
@@ -205,8 +204,6 @@ def secrets(host: Host, vaulted: Collection[str] = ()) -> tuple[str, ...]:
     held = (name for name in _PASSWORDS if host.variables.get(name) not in (None, ""))
     return tuple(dict.fromkeys([*held, *(name for name in _CONNECTION if name in vaulted)]))
 
-
-# From hosts as they were found to an inventory: those that are to be the same in a group, and why.
 
 _TUNING = "stock"
 
@@ -260,7 +257,6 @@ def draft_of(
 
 
 def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
-    """Return what was found, a line for those that are alike."""
     lines: dict[str, list[str]] = defaultdict(list)
     for machine, _ in alike:
         lines[described(machine)].append(machine.host.name)
@@ -322,7 +318,6 @@ def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: lis
 
 
 def _driver(machine: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
-    """Return keep or manage, and why; empty if the stack has no driver."""
     wanted = load_stacks(extra_dirs)[stack].driver
     if not machine.seen.gpus or wanted is None:
         return "", ""

@@ -70,7 +70,10 @@ def build_base(folder: LabFolder, hosts: Iterable[HostRecord], authorized_key: s
     mount("nodectl-lab", str(folder.base), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
     _hide(folder.base)
     _accounts(folder.base)
-    _names(folder.base, hosts)
+    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts)]
+    write_file(folder.base / "etc/hosts", "\n".join(lines) + "\n")
+    write_file(folder.base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
+    write_file(folder.base / "etc/environment", f"PATH={PATH}\n")
     _login(folder.base, authorized_key)
 
 
@@ -84,22 +87,18 @@ def _hide(base: Path) -> None:
     for name in (*_GONE_BELOW, *_foreign_pythons()):
         if os.path.lexists(f"/{name}"):
             _whiteout(_parents(base / name))
-    for private in _operator_folders():
+    for folder in (share_dir(), state_dir(), cache_dir(), user_config_path("nodectl")):
+        private = folder.resolve()
         parts = private.parts[1:]
         if parts and parts[0] in _SHOWN and private.is_dir():
             _opaque(_parents(base.joinpath(*parts)), 0o755)
 
 
 def _foreign_pythons() -> list[str]:
-    """Return the Pythons of this machine that `python3` would find before the distribution's."""
     if not Path("/usr/bin/python3").exists():
         return []
     programs = Path("/usr/local/bin").glob("python*")
     return [str(path)[1:] for path in programs] + ["usr/local/bin/pip", "usr/local/bin/pip3"]
-
-
-def _operator_folders() -> list[Path]:
-    return [share_dir().resolve(), state_dir().resolve(), cache_dir().resolve(), user_config_path("nodectl").resolve()]
 
 
 def _accounts(base: Path) -> None:
@@ -109,13 +108,6 @@ def _accounts(base: Path) -> None:
     write_file(base / "etc/passwd", re.sub(r"(?m)^root:.*$", f"root:x:0:0:root:/root:{shell}", passwd))
     names = [line.split(":", 1)[0] for line in passwd.splitlines() if ":" in line]
     write_file(base / "etc/shadow", "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names), 0o640)
-
-
-def _names(base: Path, hosts: Iterable[HostRecord]) -> None:
-    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts)]
-    write_file(base / "etc/hosts", "\n".join(lines) + "\n")
-    write_file(base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
-    write_file(base / "etc/environment", f"PATH={PATH}\n")
 
 
 def _login(base: Path, authorized_key: str) -> None:

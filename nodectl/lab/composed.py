@@ -66,7 +66,10 @@ def recording(box: Box) -> Recording:
     texts = {
         "nvidia-smi-q": _report(base, box),
         "nvidia-smi-query": _query(box),
-        "nvidia-smi-list": _list(box),
+        "nvidia-smi-list": "".join(
+            f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})\n"
+            for number, (slot, card) in enumerate(zip(box.slots, box.cards, strict=True))
+        ),
         "nvidia-smi-topo": _topo(box.links),
         "nvidia-smi-p2p": _p2p(box),
         "nvidia-smi-nvlink": _nvlink(box, "GB/s"),
@@ -174,11 +177,6 @@ def _query(box: Box) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _list(box: Box) -> str:
-    cards = enumerate(zip(box.slots, box.cards, strict=True))
-    return "".join(f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})\n" for number, (slot, card) in cards)
-
-
 def _topo(links: Sequence[Sequence[str]]) -> str:
     names = [f"GPU{number}" for number in range(len(links))]
     head = "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
@@ -221,7 +219,6 @@ def _nvlink(box: Box, what: str) -> str:
 
 
 def _lspci(base: Recording, box: Box) -> str:
-    """Return lspci's blocks with the base's GPUs taken out, and the box's put in."""
     blocks = re.split(r"\n(?=[0-9a-f]{4}:)", base.entries["lspci-acs"].stdout.strip())
     is_gpu = re.compile(r"\S+ (3D|VGA compatible) controller: NVIDIA")
     gpu = next(block for block in blocks if is_gpu.match(block))
@@ -234,7 +231,6 @@ def _lspci(base: Recording, box: Box) -> str:
 
 
 def _tree(base: Recording, box: Box) -> str:
-    """Return the tree of PCI devices as sysfs has it, the box's GPUs each below the root."""
     devices = re.findall(r"^(\S+:\S+) .*NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
     bridges = re.findall(r"^(\S+:\S+) Bridge: NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
     gone = {*devices} - {*bridges}

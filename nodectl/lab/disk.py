@@ -96,7 +96,8 @@ def _attach(backing: int) -> tuple[int, str]:
         while True:
             number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
             device = f"/dev/loop{number}"
-            _make_node(device, number)
+            if not Path(device).exists():
+                os.mknod(device, 0o60660, os.makedev(7, number))
             try:
                 loop = os.open(device, os.O_RDWR | os.O_CLOEXEC)
             except OSError as error:
@@ -112,11 +113,6 @@ def _attach(backing: int) -> tuple[int, str]:
                     raise
     finally:
         os.close(control)
-
-
-def _make_node(device: str, number: int) -> None:
-    if not Path(device).exists():
-        os.mknod(device, 0o60660, os.makedev(7, number))
 
 
 _DISK_TYPES = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "bcachefs"}
@@ -172,5 +168,4 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of mountinfo with its blanks and backslashes, which are in octal there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

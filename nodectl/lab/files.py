@@ -35,7 +35,12 @@ def write_files(
     folder.known_hosts.write_text(
         "".join(f"{_known_line(host, host_keys[host.name])}\n" for host in state.hosts), encoding="utf-8"
     )
-    folder.ssh_config.write_text(_ssh_config(folder, state), encoding="utf-8")
+    shared = (
+        f"    User root\n    IdentityFile {_inner(folder.client_key)}\n    IdentitiesOnly yes\n"
+        f"    UserKnownHostsFile {_inner(folder.known_hosts)}\n    StrictHostKeyChecking yes\n"
+    )
+    blocks = (f"Host {host.name}\n    HostName {host.address}\n{shared}" for host in state.hosts)
+    folder.ssh_config.write_text("".join(blocks), encoding="utf-8")
     text = yaml.safe_dump(_inventory(folder, state, profiles), sort_keys=False, width=1000)
     folder.inventory.write_text(
         f"# the lab '{folder.name}': written by `nodectl lab up`, gone after `lab down`\n{text}"
@@ -61,10 +66,13 @@ def give_to_operator(folder: LabFolder) -> None:
 
 
 def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
+    known_hosts = _inner(folder.known_hosts)
+    # ssh's arguments are split as a shell would
+    known_hosts = f"'{known_hosts}'" if " " in known_hosts else known_hosts
     variables = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(folder.client_key),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={_quoted(folder.known_hosts)}",
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile={known_hosts}",
         "ansible_python_interpreter": "/usr/bin/python3",
         "nodectl_hardware": "lab-cpu",
         "nodectl_stack": "cpu",
@@ -81,21 +89,6 @@ def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mappin
     return {"all": {"children": {"lab": {"hosts": hosts, "vars": variables}}}}
 
 
-def _ssh_config(folder: LabFolder, state: LabState) -> str:
-    shared = (
-        f"    User root\n    IdentityFile {_inner(folder.client_key)}\n    IdentitiesOnly yes\n"
-        f"    UserKnownHostsFile {_inner(folder.known_hosts)}\n    StrictHostKeyChecking yes\n"
-    )
-    return "".join(f"Host {host.name}\n    HostName {host.address}\n{shared}" for host in state.hosts)
-
-
 def _inner(path: Path) -> str:
-    """Return a path as an option of ssh, which splits at blanks and expands `%`."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
-
-
-def _quoted(path: Path) -> str:
-    """Return a path as an option inside a shell-like argument list."""
-    inner = _inner(path)
-    return f"'{inner}'" if " " in inner else inner

@@ -1,4 +1,4 @@
-"""The lab's network: which addresses are free, the switch in a namespace of its own, and the cables between."""
+"""The lab's network: free addresses, the switch in a namespace of its own, the cables, and their shaping by tc."""
 
 import fcntl
 import ipaddress
@@ -6,13 +6,19 @@ import json
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from nodectl.errors import LabError
-from nodectl.lab.shape import port_shaping, run_tc
-from nodectl.lab.state import HostRecord, LabFolder, LabState
+from nodectl.common.paths import state_dir
+from nodectl.common.process import interruptible
+from nodectl.errors import LabError, NodectlError, UsageError
+from nodectl.lab.base import PATH
+from nodectl.lab.spec import LabSpec, show_delay, show_rate
+from nodectl.lab.state import LabFolder, LabState, LinkKind, locked
 from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, leaving, unshare
+from nodectl.model.host import Host
 
 PREFIX_BITS = 16
 _BRIDGE, _TRUNK = "switch", "uplink"
@@ -22,6 +28,13 @@ ADDRESSES_LOCK = Path("/run")
 
 _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSARP = 0x8914, 0x8916, 0x891C, 0x8955
 _IFF_UP, _IFF_RUNNING, _ATF_COM, _ATF_PERM, _ARPHRD_ETHER = 1, 0x40, 2, 4, 1
+
+QUANTUM_BYTES = 60_000
+_MAX_BURST_BYTES = 10**6  # 1 MB: htb then holds 95 % of 1 Gbit/s and more
+_BURST_S, _QUEUE_S = 0.008, 0.05
+_MIN_BURST_BYTES, _MIN_QUEUE_BYTES = 2 * 65_536, 4 * 65_536  # a few of the kernel's 64 KiB super-packets
+_NETEM_PACKETS = 200_000
+_MAX_NETEM_PACKETS = 10**7
 
 
 def free_subnet() -> str:
@@ -132,18 +145,150 @@ def ip_batch(lines: Sequence[str]) -> None:
     _run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
 
-def hosts_for(subnet: str, names: Sequence[str]) -> tuple[HostRecord, ...]:
-    """Return the lab's hosts with their addresses, not started yet."""
-    addresses = [host_address(subnet, index) for index in range(len(names))]
-    return tuple(HostRecord(name, address, mac_of(address)) for name, address in zip(names, addresses, strict=True))
-
-
 def _sockaddr(address: str) -> bytes:
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
 
 
-def _run(argv: list[str], text: str) -> str:
-    done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
+def _run(
+    argv: list[str],
+    text: str,
+    remedy: str = "`nodectl lab down`, then try again",
+    env: Mapping[str, str] | None = None,
+) -> str:
+    done = subprocess.run(argv, input=text, text=True, capture_output=True, env=env, check=False)
     if done.returncode != 0:
-        raise LabError(f"{' '.join(argv)}: {done.stderr.strip()[:500]}", "`nodectl lab down`, then try again")
+        raise LabError(f"{' '.join(argv)}: {done.stderr.strip()[:500]}", remedy)
     return done.stdout
+
+
+def kernel_has_netem(namespace: Path) -> bool:
+    """Try it, in the network namespace if nobody is hurt."""
+    with inside_network(namespace):
+        command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+        tried = subprocess.run(command, capture_output=True, check=False)
+        if tried.returncode == 0:
+            subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def run_tc(lines: Sequence[str]) -> None:
+    """Let one `tc` do all the lines, in the network namespace of now; LabError with what it refused."""
+    if lines:
+        remedy = "`nodectl lab down`; it needs sch_htb and cls_u32"
+        _run(["tc", "-batch", "-"], "\n".join(lines) + "\n", remedy, env={"PATH": PATH})
+
+
+def host_shaping(spec: LabSpec) -> tuple[str, ...]:
+    """Return what the host's own end sends: never above the rate."""
+    return rate_shaping("eth0", spec.rate_bits) if spec.rate_bits else ()
+
+
+def port_shaping(port: str, spec: LabSpec, link: LinkKind) -> tuple[str, ...]:
+    """Return what the switch sends to the host: the rate, and one way of the delay and loss."""
+    lines = rate_shaping(port, spec.rate_bits) if spec.rate_bits else ()
+    if link != "netem":
+        return lines
+    in_flight = (spec.rate_bits or 10**11) / 8 * spec.delay_s / 1500
+    netem = f"netem limit {min(_MAX_NETEM_PACKETS, max(_NETEM_PACKETS, round(2 * in_flight)))}"
+    netem += f" delay {show_delay(spec.delay_s)}" if spec.delay_s else ""
+    netem += f" loss {100 * spec.loss:g}%" if spec.loss else ""
+    place = "parent 1:10 handle 10:" if lines else "root handle 10:"
+    return (*lines[:2], f"qdisc add dev {port} {place} {netem}")
+
+
+def queue_bytes(rate_bits: int) -> int:
+    """Return how much a full link keeps waiting: 50 ms of it."""
+    return max(_MIN_QUEUE_BYTES, round(rate_bits / 8 * _QUEUE_S))
+
+
+def rate_shaping(interface: str, rate_bits: int) -> tuple[str, ...]:
+    """All that leaves by the interface in class 1:10, at that rate, with its queue."""
+    rate = show_rate(rate_bits)
+    burst_bytes = max(_MIN_BURST_BYTES, min(_MAX_BURST_BYTES, round(rate_bits / 8 * _BURST_S)))
+    htb = f"htb rate {rate} ceil {rate} burst {burst_bytes} cburst {burst_bytes} quantum {QUANTUM_BYTES}"
+    return (
+        f"qdisc add dev {interface} root handle 1: htb default 10",
+        f"class add dev {interface} parent 1: classid 1:10 {htb}",
+        f"qdisc add dev {interface} parent 1:10 handle 10: bfifo limit {queue_bytes(rate_bits)}",
+    )
+
+
+# faults that live in a port's shaping, which a new rate would undo
+_IN_SHAPING = {"loss", "mtu-hole", "slow-link"}
+# in which an impatient second signal does not keep the links from their former rate
+_RESTORE_S = 30.0
+
+
+def lab_of(hosts: Sequence[Host]) -> LabFolder | None:
+    """Return the operator's lab that has these hosts, by name and address; None if no lab that is up has them."""
+    wanted = {(host.name, host.address) for host in hosts}
+    for journal in sorted((state_dir() / "lab").glob("*/lab.json")):
+        folder = LabFolder(journal.parent.resolve())
+        state = folder.read()
+        if state and state.complete and wanted <= {(host.name, host.address) for host in state.hosts}:
+            return folder
+    return None
+
+
+def set_rate(folder: LabFolder, rate_bits: int) -> None:
+    """Shape every link of the lab again, each way; 0 takes the shaping away."""
+    with locked():
+        state = folder.running()
+        _refuse_new_rate(folder, state)
+        spec = replace(state.spec, rate_bits=rate_bits)
+        for host in state.hosts:
+            if host.process and host.up:
+                with inside_network(f"/proc/{host.process.pid}/ns/net"):
+                    run_tc([*_cleared("eth0"), *host_shaping(spec)])
+        ports = [port_name(index) for index in range(len(state.hosts))]
+        with inside_network(folder.switch):
+            run_tc([line for port in ports for line in (*_cleared(port), *port_shaping(port, spec, state.link))])
+        folder.write(replace(state, spec=spec))
+
+
+@contextmanager
+def shaping(folder: LabFolder) -> Iterator[Callable[[int], None]]:
+    """Give what sets the rate; at the end, however it comes, the former rate is set again."""
+    state = folder.running()
+    _refuse_new_rate(folder, state)
+    before, given = state.spec.rate_bits, list[int]()
+
+    def put_on(rate_bits: int) -> None:
+        given.append(rate_bits)
+        set_rate(folder, rate_bits)
+
+    with interruptible(deaf_s=_RESTORE_S):
+        try:
+            yield put_on
+        finally:
+            if given:
+                _restore_rate(folder, before)
+
+
+def described(rate_bits: int) -> str:
+    """Return `1gbit`, or that there is none."""
+    return show_rate(rate_bits) if rate_bits else "unlimited"
+
+
+def _restore_rate(folder: LabFolder, before: int) -> None:
+    now, name = described(folder.running().spec.rate_bits), folder.name
+    try:
+        set_rate(folder, before)
+    except NodectlError as error:
+        message = f"the links of the lab '{name}' keep {now}: {error.message}"
+        raise LabError(message, f"{error.remedy}; `nodectl lab down --name {name}` and up again") from error
+
+
+def _refuse_new_rate(folder: LabFolder, state: LabState) -> None:
+    if state.link == "wire":
+        message = f"the rate of the lab '{folder.name}' is fixed: a process carries its links (--delay or --loss)"
+        raise UsageError(message, "bring up a lab without them")
+    broken = sorted(f"{fault.host}: {fault.kind}" for fault in state.faults if fault.kind in _IN_SHAPING)
+    if broken:
+        message = f"links of the lab '{folder.name}' have faults: {', '.join(broken)}"
+        raise UsageError(message, f"run `nodectl lab heal --name {folder.name}`")
+
+
+def _cleared(interface: str) -> tuple[str, ...]:
+    """Whatever queues there, it is gone: one that can always be put in its place, and is then taken away."""
+    return (f"qdisc replace dev {interface} root handle f0: pfifo", f"qdisc del dev {interface} root")

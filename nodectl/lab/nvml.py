@@ -98,7 +98,6 @@ def _pairs(key: str, cells: Mapping[str, Mapping[str, str]], words: Mapping[str,
 
 
 def _nvlinks(host: Recording) -> Iterator[Row]:
-    """Yield the number of links, their state and rate: those of a composed host are all alike."""
     for gpu in NVLINK_FACT.read(host).gpus:
         model, links = model_of(gpu.name or ""), gpu.links or ()
         idle = model.nvlink[1] if gpu.links is None and model and model.nvlink else 0

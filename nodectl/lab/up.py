@@ -29,7 +29,6 @@ from nodectl.lab.disk import default_disk_bytes, extra_mounts, loop_numbers, mak
 from nodectl.lab.down import down
 from nodectl.lab.dress import Outfit, Wardrobe
 from nodectl.lab.files import give_to_operator, new_key, write_files
-from nodectl.lab.shape import host_shaping, kernel_has_netem, run_tc
 from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, Process, locked
 from nodectl.lab.syscalls import CLONE_NEWPID, leaving, mount, unshare
@@ -113,7 +112,8 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
     with ExitStack() as claim:
         claim.enter_context(locked(network.ADDRESSES_LOCK))
         subnet = network.free_subnet()
-        hosts = network.hosts_for(subnet, spec.names())
+        addresses = {name: network.host_address(subnet, index) for index, name in enumerate(spec.names())}
+        hosts = tuple(HostRecord(name, address, network.mac_of(address)) for name, address in addresses.items())
         loops = tuple(loop_numbers()) if spec.disk_bytes else ()
         state = folder.write(LabState(spec, subnet, "veth", hosts, former_loops=loops))
         network.make_switch(folder)
@@ -122,7 +122,10 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
             network.join_machine(folder, subnet)
             claim.close()  # the machine's route shows from here on that the subnet is taken; a wire's when it runs
         host_keys = {host.name: new_key() for host in hosts}
-        _write_keys(folder, state)
+        private, public = new_key()
+        write_file(folder.client_key, private, 0o600)
+        folder.client_key.with_suffix(".pub").write_text(f"{public} nodectl-lab\n", encoding="utf-8")
+        build_base(folder, state.hosts, f"{public} nodectl-lab\n")
         plans = _plans(folder, state, host_keys, wardrobe)
         state = _start(folder, state, plans)
     public_keys = {name: public for name, (_, public) in host_keys.items()}
@@ -135,7 +138,7 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
 def _choose_link(folder: LabFolder, spec: LabSpec) -> LinkKind:
     if not spec.impaired:
         return "veth"
-    if kernel_has_netem(folder.switch):
+    if network.kernel_has_netem(folder.switch):
         return "netem"
     if spec.hosts > MAX_WIRED_HOSTS:
         raise LabError(
@@ -143,13 +146,6 @@ def _choose_link(folder: LabFolder, spec: LabSpec) -> LinkKind:
             "modprobe sch_netem, or leave out --delay and --loss",
         )
     return "wire"
-
-
-def _write_keys(folder: LabFolder, state: LabState) -> None:
-    private, public = new_key()
-    write_file(folder.client_key, private, 0o600)
-    folder.client_key.with_suffix(".pub").write_text(f"{public} nodectl-lab\n", encoding="utf-8")
-    build_base(folder, state.hosts, f"{public} nodectl-lab\n")
 
 
 def _plans(
@@ -179,7 +175,7 @@ def _plans(
             shared=folder.shared,
             cgroup=group,
             image=image,
-            shaping=() if state.link == "wire" else host_shaping(state.spec),
+            shaping=() if state.link == "wire" else network.host_shaping(state.spec),
             outfit=wardrobe.outfits[host.name] if wardrobe else None,
         )
         for host, image, group in zip(state.hosts, images, groups, strict=True)
@@ -217,7 +213,9 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
         else:
             network.plug_in(folder, state)
         os.write(go_write, GO * len(plans))
-        _expect_silence(ready_read)  # it ends when the last host has become its sshd
+        # it ends when the last host has become its sshd
+        if complaint := b"".join(iter(lambda: os.read(ready_read, 65536), b"")):
+            raise LabError(f"a host did not start: {complaint.decode(errors='replace').strip()}")
         return state
     finally:
         for descriptor in (ready_read, go_read, go_write):
@@ -243,14 +241,7 @@ def _expect_ready(ready: int, count: int) -> None:
             raise LabError(f"a host did not start: {seen.strip(READY).decode(errors='replace').strip() or 'it died'}")
 
 
-def _expect_silence(ready: int) -> None:
-    complaint = b"".join(iter(lambda: os.read(ready, 65536), b""))
-    if complaint:
-        raise LabError(f"a host did not start: {complaint.decode(errors='replace').strip()}")
-
-
 def _wait_for_answers(state: LabState) -> None:
-    """Return once every host has shown its SSH banner."""
     silent, deadline = [host.address for host in state.hosts], time.monotonic() + _ANSWER_S
     while silent and time.monotonic() < deadline:
         silent = [address for address in silent if not _greets(address)]
@@ -279,7 +270,6 @@ _PACKAGES = {
 
 
 def _require(spec: LabSpec) -> None:
-    """Raise LabError that names what is missing and how to get it."""
     wanted = ["sshd", "ssh", "ip"]
     wanted += ["tc"] if spec.rate_bits or spec.impaired else []
     wanted += ["mkfs.ext4"] if spec.disk_bytes else []
@@ -295,14 +285,20 @@ def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
     """Turn this process, the first of its PID namespace, into `plan`'s sshd; tell `ready`, and wait for GO on `go`."""
     try:
         _let_go_of_the_operator(keep=(ready, go))
-        _isolate(plan)
+        if plan.cgroup:
+            plan.cgroup.joinpath("cgroup.procs").write_text("0")
+        syscalls.unshare(_UNSHARED | (syscalls.CLONE_NEWCGROUP if plan.cgroup else 0))
+        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        socket.sethostname(plan.name)
         _fill(plan)
         os.write(ready, READY)
         if os.read(go, 1) != GO:
             os._exit(0)
         network.configure_interface(plan.address, plan.neighbour)
-        run_tc(plan.shaping)
-        _give_up_powers()
+        network.run_tc(plan.shaping)
+        for capability in _DROPPED:
+            syscalls.drop_capability(capability)
+        syscalls.forbid_kernel_log()
         environment = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
         os.execve(SSHD, [SSHD, "-D", "-E", "/var/log/sshd.log"], environment)  # noqa: S606 - no shell is wanted
     except BaseException as error:
@@ -313,7 +309,6 @@ def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
 
 
 def _let_go_of_the_operator(keep: tuple[int, int]) -> None:
-    """No terminal, pipe, signal setting or working folder of the caller stays."""
     os.setsid()
     os.chdir("/")
     os.umask(0o022)
@@ -326,14 +321,6 @@ def _let_go_of_the_operator(keep: tuple[int, int]) -> None:
         os.closerange(first, last)
     for name in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
-
-
-def _isolate(plan: HostPlan) -> None:
-    if plan.cgroup:
-        plan.cgroup.joinpath("cgroup.procs").write_text("0")
-    syscalls.unshare(_UNSHARED | (syscalls.CLONE_NEWCGROUP if plan.cgroup else 0))
-    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    socket.sethostname(plan.name)
 
 
 def _fill(plan: HostPlan) -> None:
@@ -366,7 +353,6 @@ def _fill(plan: HostPlan) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Return a path as overlayfs options want it."""
     return str(path).replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 
@@ -401,9 +387,3 @@ def _mount_dev(root: str) -> None:
     links |= {name: f"/proc/self/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))}
     for name, target in links.items():
         Path(dev, name).symlink_to(target)
-
-
-def _give_up_powers() -> None:
-    for capability in _DROPPED:
-        syscalls.drop_capability(capability)
-    syscalls.forbid_kernel_log()

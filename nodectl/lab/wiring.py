@@ -18,8 +18,7 @@ import nodectl
 from nodectl.common.files import replace_file
 from nodectl.errors import LabError
 from nodectl.lab.base import PATH
-from nodectl.lab.network import PREFIX_BITS, forbid_ipv6, ip_batch, operator_address
-from nodectl.lab.shape import queue_bytes
+from nodectl.lab.network import PREFIX_BITS, forbid_ipv6, ip_batch, operator_address, queue_bytes
 from nodectl.lab.state import HostRecord, LabFolder, LabState, Process
 from nodectl.lab.syscalls import inside_network
 from nodectl.lab.wire import HEADER_BYTES, READY

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nodectl.common.few import clipped
-from nodectl.ledger.events import Event, Judged, minute, open_cordons
 from nodectl.ledger.history.database import iso
+from nodectl.ledger.store import Event, Judged, minute, open_cordons
 from nodectl.model.acceptance import Acceptance, GpuIdentity, HostAcceptance, NodeVerdict
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -36,21 +36,19 @@ def life_lines(life: Sequence[Event]) -> Iterator[str]:
     yield ""
     gpus: Mapping[str, GpuIdentity] = {}
     for event in life:
-        yield f"{minute(event.time)}  {event.kind:<8}  {_what(event)}"
-        if event.judged is not None:
-            yield from (f"    {seen.step}: {_found(seen.finding)}" for seen in event.judged.host.reasons)
-            now = {gpu.place: gpu for gpu in event.judged.host.gpus}
+        head = f"{minute(event.time)}  {event.kind:<8}  "
+        if event.judged is None:
+            yield f"{head}by {event.who}: {event.reason}"
+        else:
+            judged, host = event.judged, event.judged.host
+            failed = f"; failed: {', '.join(host.failed)}" if host.failed else ""
+            yield f"{head}{host.verdict} (acceptance {judged.acceptance}, {judged.nature}){failed}"
+            yield from (f"    {seen.step}: {_found(seen.finding)}" for seen in host.reasons)
+            now = {gpu.place: gpu for gpu in host.gpus}
             for place, gpu in now.items():
                 if place in gpus and gpus[place].uuid != gpu.uuid:
                     yield f"    {place} is {gpu.text} now; it was {gpus[place].text}"
             gpus = now or gpus
-
-
-def _what(event: Event) -> str:
-    if event.judged is None:
-        return f"by {event.who}: {event.reason}"
-    failed = f"; failed: {', '.join(event.judged.host.failed)}" if event.judged.host.failed else ""
-    return f"{event.judged.host.verdict} (acceptance {event.judged.acceptance}, {event.judged.nature}){failed}"
 
 
 def _found(finding: Finding) -> str:
@@ -90,7 +88,7 @@ def _last_judged(life: Sequence[Event]) -> Judged | None:
     return next((event.judged for event in reversed(life) if event.judged is not None), None)
 
 
-_SUGGEST_LONGEST_REASON = 160
+_LONGEST_REASON = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +107,14 @@ class Suggestion:
 def suggested(acceptance: Acceptance) -> tuple[Suggestion, ...]:
     """Return a suggestion for each rejected host."""
     rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
-    return tuple(Suggestion(row.host, _suggest_reason(row)) for row in rejected)
+    return tuple(Suggestion(row.host, _reason(row)) for row in rejected)
 
 
-def _suggest_reason(row: HostAcceptance) -> str:
+def _reason(row: HostAcceptance) -> str:
     failed = [seen for seen in row.reasons if seen.finding.status is Status.FAILED]
     if not failed:
         return f"failed: {', '.join(row.failed)}"
     finding, more = failed[0].finding, len(failed) - 1
     name = f"{finding.check} {finding.subject}".strip()
     reason = " ".join(f"{name}: {finding.actual}".split())
-    return clipped(reason, _SUGGEST_LONGEST_REASON) + (f" (and {more} more)" if more else "")
+    return clipped(reason, _LONGEST_REASON) + (f" (and {more} more)" if more else "")

@@ -78,7 +78,6 @@ def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path 
 
 
 def _line(finding: Finding) -> str:
-    """Return a finding on one line."""
     name = " ".join(filter(None, (finding.check, finding.subject)))
     return " ".join(f"{name}: {clipped(finding.actual, _SHOWN)} (action: {finding.action})".split())
 

@@ -1,18 +1,104 @@
-"""The ledger as a file: a journal of hosts next to the history, to which events are only added."""
+"""The ledger: events of hosts (acceptances, cordons, returns), in a file next to the history; they are only added."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from nodectl import __version__
 from nodectl.common.documents import values_of
-from nodectl.ledger.events import Event, EventKind, Judged, open_cordons
 from nodectl.ledger.history.database import Database
-from nodectl.model.acceptance import Acceptance
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict
+from nodectl.model.status import Status
+
+
+class EventKind(StrEnum):
+    """The kind of an event."""
+
+    JUDGED = "judged"
+    CORDONED = "cordoned"
+    RETURNED = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A host's part of an acceptance: its id, when it began, and the nature of its figures."""
+
+    acceptance: str
+    began: float
+    nature: str
+    host: HostAcceptance
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a host's journal; `time` in seconds since 1970. `judged` is set for an acceptance."""
+
+    id: int
+    time: float
+    kind: EventKind
+    host: str
+    who: str = ""
+    reason: str = ""
+    judged: Judged | None = None
+
+    @property
+    def text(self) -> str:
+        """A cordon on one line: host, since when and why."""
+        return f"{self.host} is cordoned since {minute(self.time)}: {self.reason}"
+
+
+def open_cordons(life: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the cordons in a host's journal since its last return."""
+    cordons: list[Event] = []
+    for event in life:
+        if event.kind is EventKind.RETURNED:
+            cordons = []
+        elif event.kind is EventKind.CORDONED:
+            cordons.append(event)
+    return tuple(cordons)
+
+
+def lacking(life: Sequence[Event]) -> str:
+    """Return what a cordoned host has not shown since it was cordoned; empty if it may return.
+
+    The last acceptance before a cordon says which steps failed. Only one that began after the cordon counts.
+    """
+    judged = [(event.id, event.judged) for event in life if event.judged is not None]
+    for cordon in open_cordons(life):
+        former = next((one for number, one in reversed(judged) if number < cordon.id), None)
+        after = [one for number, one in judged if number > cordon.id and one.began >= cordon.time]
+        if missing := _missing(minute(cordon.time), former.host.failed if former else (), after):
+            return missing
+    return ""
+
+
+_PASSED = (Status.OK, Status.WARNING)
+
+
+def _missing(since: str, failed: Sequence[str], after: Sequence[Judged]) -> str:
+    if not after:
+        return f"no acceptance of it since it was cordoned on {since}"
+    statuses: dict[str, Status] = {}
+    for judged in after:
+        statuses |= judged.host.steps
+    unproven = [step for step in failed if statuses.get(step) not in _PASSED]
+    if unproven:
+        return f"{', '.join(unproven)} failed before and has not passed since it was cordoned on {since}"
+    last = after[-1].host.verdict
+    if last is NodeVerdict.REJECTED:
+        return f"its last acceptance rejected it: {', '.join(after[-1].host.failed) or 'see nodectl ledger show'}"
+    return "" if failed or last.accepts else f"its last acceptance says: {last}"
+
+
+def minute(seconds: float) -> str:
+    """Return the seconds since 1970 as local time, to the minute: `2026-11-20 14:30`."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
 
 _COLUMNS = "id, time, kind, host, who, reason, judged"
 
@@ -57,7 +143,6 @@ class Ledger(Database):
             return replace(event, id=self._add(event))
 
     def _add(self, event: Event) -> int:
-        """Add an event within a transaction; its number."""
         judged = "" if event.judged is None else json.dumps(asdict(event.judged))
         cursor = self.connection.execute(
             "INSERT INTO ledger_event (time, kind, fleet, host, nodectl, who, reason, judged)"

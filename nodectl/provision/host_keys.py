@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.errors import InventoryError
-from nodectl.transport.ssh_options import ACCEPT_REMEDY, PROGRAMS, refuse_unchecked
+from nodectl.transport.ssh_target import ACCEPT_REMEDY, PROGRAMS, refuse_unchecked
 
 _FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "VerifyHostKeyDNS=no")
 # OpenSSH before 8.5 neither knows nor runs one

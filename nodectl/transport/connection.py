@@ -1,4 +1,4 @@
-"""Connections to SSH servers: Fabric's, with a policy that rejects all host keys but those of known_hosts."""
+"""Connections to SSH servers, and groups of them: Fabric's, which reject all host keys but those of known_hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +17,17 @@ from time import monotonic
 from typing import Any
 
 import paramiko
-from fabric import Config, Connection
+from fabric import Config, Connection, Group
+from fabric.exceptions import GroupException
+from fabric.group import GroupResult
 from fabric.runners import Remote
 from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey, Password
 
-from nodectl.errors import UnreachableError
+from nodectl.errors import UnreachableError, UsageError
+from nodectl.model.host import Host
+from nodectl.transport.fanout import FORKS, fan_out
 from nodectl.transport.known_hosts import Standing, find_entries, fingerprint, remove_command, standing, written
-from nodectl.transport.ssh_target import Target
+from nodectl.transport.ssh_target import Target, password_of, target_of
 
 # for each step: the socket, the handshake, the login, a session
 CONNECT_S = 10.0
@@ -160,7 +164,6 @@ class CheckedConnection(Connection):  # type: ignore[misc]
                 self.transport.sock.setsockopt(level, option, value)
 
     def _way(self) -> paramiko.ProxyCommand | paramiko.Channel | None:
-        """Return what leads to the server through a jump host or a ProxyCommand; None if TCP does."""
         if self.gateway is not None:
             self.gateway.open()
             there = self.target.address, self.target.port
@@ -171,7 +174,6 @@ class CheckedConnection(Connection):  # type: ignore[misc]
 
 
 def _last_words(command: paramiko.ProxyCommand) -> str:
-    """Return the last line that the command wrote to its standard error."""
     stderr: Any = command.process.stderr
     os.set_blocking(stderr.fileno(), False)
     lines = (stderr.read() or b"").decode(errors="replace").split("\n")
@@ -202,7 +204,6 @@ class Connections:
 
 @contextmanager
 def _explained(target: Target) -> Iterator[None]:
-    """Turn the errors of sockets and of paramiko into an UnreachableError that names the target."""
     started = monotonic()
     try:
         yield
@@ -277,7 +278,6 @@ def credentials(target: Target) -> tuple[list[tuple[str, paramiko.PKey]], list[s
 
 @lru_cache(maxsize=64)
 def _load(path: Path) -> paramiko.PKey | str:
-    """Return the private key of a file, or why it cannot be used."""
     try:
         return paramiko.PKey.from_path(path)
     except FileNotFoundError:
@@ -291,7 +291,6 @@ def _load(path: Path) -> paramiko.PKey | str:
 
 
 def _public(path: Path) -> bytes | None:
-    """Return the wire form of the public half that lies beside a private key."""
     try:
         return base64.b64decode(path.with_name(path.name + ".pub").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -299,7 +298,6 @@ def _public(path: Path) -> bytes | None:
 
 
 def _agent_keys(path: str) -> tuple[paramiko.AgentKey, ...]:
-    """Return the keys of the agent at the socket; none if it does not answer."""
     agent, conn = paramiko.agent.AgentSSH(), socket.socket(socket.AF_UNIX)
     try:
         conn.connect(path)
@@ -308,3 +306,42 @@ def _agent_keys(path: str) -> tuple[paramiko.AgentKey, ...]:
         conn.close()
         return ()
     return agent.get_keys()
+
+
+class CheckedGroup(Group):  # type: ignore[misc]
+    """A fabric.Group over hosts of an inventory, at most `forks` of them at a time.
+
+    As in Fabric, `run`, `sudo`, `put` and `get` return a GroupResult (connection → result), or raise GroupException
+    with one where any host failed.
+    """
+
+    def __init__(self, hosts: Sequence[Host] = (), forks: int = FORKS) -> None:
+        super().__init__()
+        if forks < 1:
+            raise UsageError(f"forks={forks}: it must be 1 or more")
+        self._connections, self._forks = Connections(), forks
+        for host in hosts:
+            if host.connection != "ssh":
+                raise UsageError(f"{host.name} is reached by '{host.connection}', not by SSH", "leave it out")
+            self.append(self._connections.to(host.name, target_of(host), password_of(host)))
+
+    def close(self) -> None:
+        """Close every session, and those to jump hosts."""
+        super().close()
+        self._connections.close()
+
+    def _do(self, method: str, *args: Any, **kwargs: Any) -> GroupResult:
+        if method in ("run", "sudo"):
+            kwargs.setdefault("in_stream", False)  # one terminal cannot be the input of many hosts
+
+        def call(connection: CheckedConnection) -> Any:
+            try:
+                return getattr(connection, method)(*args, **kwargs)
+            except Exception as error:  # a host's failure is a value in Fabric's result
+                return error
+
+        outcomes = dict(fan_out(self, call, self._forks))
+        results = GroupResult((connection, outcomes[connection]) for connection in self)
+        if any(isinstance(outcome, Exception) for outcome in outcomes.values()):
+            raise GroupException(results)
+        return results

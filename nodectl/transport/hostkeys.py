@@ -98,8 +98,6 @@ class _Shown(Exception):  # noqa: N818 - no error
 
 
 class _ShowPolicy(KnownHostsPolicy):
-    """Reject every key, and show it."""
-
     def missing_host_key(  # type: ignore[override]
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:

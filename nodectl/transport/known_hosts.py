@@ -83,7 +83,6 @@ def store(path: Path, name: str, kind: str, key: bytes) -> None:
 
 
 def _lines(path: Path, name: str) -> Iterator[Entry]:
-    """Yield the lines of a file that match a `written` name, patterns and hashed names included."""
     if not path.is_file():
         return
     argv = ["ssh-keygen", "-F", name, "-f", str(path)]

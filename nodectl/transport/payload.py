@@ -100,8 +100,6 @@ def lacks_python(exit_status: int | None, stderr: str) -> bool:
 
 
 class _OutputFilter:
-    """Passes output on without the messages of the shell lines above."""
-
     def __init__(self, on_output: OnOutput) -> None:
         self._on_output = on_output
         self.refusal = ""

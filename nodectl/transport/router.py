@@ -13,8 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from nodectl.errors import UsageError
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import Call, CallTransport, Output, Transport
-from nodectl.transport.lifeline import wrapped
+from nodectl.transport.base import Call, CallTransport, Output, Transport, wrapped
 
 if TYPE_CHECKING:
     from nodectl.transport.ssh import SshTransport

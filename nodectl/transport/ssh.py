@@ -13,9 +13,8 @@ import paramiko
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import Call, CallTransport, Output
+from nodectl.transport.base import STARTED, Call, CallTransport, Output, command_line
 from nodectl.transport.connection import CheckedConnection, Connections
-from nodectl.transport.lifeline import STARTED, command_line
 from nodectl.transport.ssh_target import password_of, target_of
 
 _CHUNK_BYTES = 65536

@@ -1,6 +1,7 @@
 """A host's SSH server as `ssh -G` resolves it from the inventory's options and the operator's ssh_config.
 
-An option that matters for trust and that nodectl does not obey is refused by its name: nothing of it is dropped.
+An option that matters for trust and that nodectl does not obey is refused by its name: nothing of it is dropped. So is
+a variable of the inventory that would let a host key pass unseen.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from socket import gethostname
 
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
-from nodectl.transport.ssh_options import ACCEPT_REMEDY, ssh_arguments
 
+ACCEPT_REMEDY = "take it out; `nodectl hostkeys accept` shows the fingerprints and stores the keys"
+# Ansible's variables for the programs that connect; another program may do as it likes with a host key
+PROGRAMS = {"ansible_ssh_executable": "ssh", "ansible_sftp_executable": "sftp", "ansible_scp_executable": "scp"}
 _SSH_PORT = 22
 _JUMP = re.compile(
     r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<six>[^\]]+)\]|(?P<name>[^:\[\]@-][^:\[\]@]*))(?::(?P<port>\d+))?/?"
@@ -90,6 +93,59 @@ def refuse_options(host: Host) -> None:
     _refuse(f"host {host.name}", settings, partial(_defaults, ("-F", "none")))
 
 
+def ssh_arguments(host: Host) -> tuple[str, ...]:
+    """Return the arguments that Ansible would give to ssh for `host`, in its order: the first value counts.
+
+    InventoryError for a variable that would let a host key pass unseen.
+    """
+    refuse_unchecked(host.name, host.variables)
+    key = host.variables.get("ansible_ssh_private_key_file") or host.variables.get("ansible_private_key_file")
+    # ssh drops a file that does not exist from -i
+    own = [("Port", host.port), ("IdentityFile", f'"{key}"' if key else None), ("User", host.user)]
+    return (
+        *_words(host, "ansible_ssh_args"),
+        *(word for option, value in own if value for word in ("-o", f"{option}={value}")),
+        *_words(host, "ansible_ssh_common_args"),
+        *_words(host, "ansible_ssh_extra_args"),
+    )
+
+
+def _words(host: Host, variable: str) -> list[str]:
+    text = str(host.variables.get(variable) or "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InventoryError(f"host {host.name}: {variable}: {error}: {text}", "close the quote") from error
+
+
+def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
+    """Raise InventoryError for a variable by which Ansible's connection would not check the host key of host `name`.
+
+    Also raise for variables that select another SSH program or connection plug-in.
+    """
+    for variable in filter(is_judged, variables):
+        if variable.endswith("host_key_checking") and not _means(variables[variable], "yes", "true", "1", "on", "y"):
+            why, remedy = "nodectl never trusts a host key unseen", ACCEPT_REMEDY
+        elif variable.endswith("host_key_auto_add") and not _means(variables[variable], "no", "false", "0", "off", "n"):
+            why, remedy = "nodectl never stores a host key unseen", ACCEPT_REMEDY
+        elif variable in PROGRAMS and not _means(variables[variable], PROGRAMS[variable]):
+            why = f"nodectl can hold only OpenSSH's {PROGRAMS[variable]} to the host keys of known_hosts"
+            remedy = "take it out, and put the program that you want first on PATH"
+        else:
+            continue
+        raise InventoryError(f"host {name}: {variable} is {variables[variable]!r}: {why}", remedy)
+
+
+def is_judged(variable: str) -> bool:
+    """Return whether `refuse_unchecked` looks at this variable."""
+    is_switch = variable.startswith("ansible_") and variable.endswith(("host_key_checking", "host_key_auto_add"))
+    return is_switch or variable in PROGRAMS
+
+
+def _means(value: object, *texts: str) -> bool:
+    return value is None or str(value).strip().lower() in (*texts, "")
+
+
 def password_of(host: Host) -> str | None:
     """Return the login password that the inventory has, by any of Ansible's names for it."""
     for variable in ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"):
@@ -133,26 +189,24 @@ def _target(name: str, arguments: Sequence[str], of_host: Target | None = None, 
         allows_password=_first(settings, "passwordauthentication") != "no",
     )
     if chain := _first(settings, "proxyjump"):
-        before, _, last = chain.rpartition(",")
-        jump = _JUMP.fullmatch(last.strip())
-        if jump is None:
-            raise InventoryError(f"ProxyJump '{last}' is not [user@]host[:port]", "correct it")
-        own = [("-J", before), ("-l", jump["user"]), ("-p", jump["port"])]
-        further = [*_config_file(arguments), *(word for flag, value in own if value for word in (flag, value))]
-        return replace(target, jump=_target(jump["six"] or jump["name"], further, target, depth + 1))
+        name, further = _jump(chain, arguments)
+        return replace(target, jump=_target(name, further, target, depth + 1))
     command = _first(settings, "proxycommand")
-    return replace(target, proxy_command=command and _expanded(command, tokens))
+    if command is not None:  # a shell takes the words as they are
+        command = re.sub("%[%hnpr]", lambda match: shlex.quote(tokens[match.group()]), command)
+    return replace(target, proxy_command=command)
 
 
-def _config_file(arguments: Sequence[str]) -> list[str]:
-    """Return -F and its file, if the arguments name one."""
-    places = [place for place, word in enumerate(arguments) if word.startswith("-F")]
-    return list(arguments[places[-1] : places[-1] + (2 if arguments[places[-1]] == "-F" else 1)]) if places else []
-
-
-def _expanded(command: str, tokens: Mapping[str, str]) -> str:
-    """Return a ProxyCommand with its tokens replaced by words that a shell takes as they are."""
-    return re.sub("%[%hnpr]", lambda match: shlex.quote(tokens[match.group()]), command)
+def _jump(chain: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the last jump host's name, and its arguments: the jump hosts before it and the same -F."""
+    before, _, last = chain.rpartition(",")
+    jump = _JUMP.fullmatch(last.strip())
+    if jump is None:
+        raise InventoryError(f"ProxyJump '{last}' is not [user@]host[:port]", "correct it")
+    own = [("-J", before), ("-l", jump["user"]), ("-p", jump["port"])]
+    places = [place for place, word in enumerate(arguments) if word.startswith("-F")][-1:]
+    files = [word for at in places for word in arguments[at : at + (2 if arguments[at] == "-F" else 1)]]
+    return jump["six"] or jump["name"], [*files, *(word for flag, value in own if value for word in (flag, value))]
 
 
 def _first(settings: _Settings, keyword: str) -> str | None:
@@ -206,13 +260,15 @@ def _refuse(name: str, settings: _Settings, own: Callable[[], _Settings]) -> Non
 
 @lru_cache(maxsize=4096)
 def _defaults(arguments: tuple[str, ...]) -> _Settings:
-    """Return what OpenSSH takes for any host by these arguments."""
     return _ask_ssh("localhost", arguments)
 
 
 def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
-    """Return what `ssh -G` prints for a destination: lower-case keyword → values."""
-    argv = ["ssh", "-G", *_home_config(), destination, *arguments, "-o", "=".join(_LAST)]
+    config = Path.home() / ".ssh" / "config"
+    # ssh itself looks in the home of the password file
+    is_other_home = Path(pwd.getpwuid(os.getuid()).pw_dir) != Path.home()
+    own = ["-F", str(config)] if is_other_home and config.exists() else []
+    argv = ["ssh", "-G", *own, destination, *arguments, "-o", "=".join(_LAST)]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SSH_G_S, check=False
@@ -233,10 +289,3 @@ def _ask_ssh(destination: str, arguments: Sequence[str]) -> _Settings:
             f"{destination}: a word of {shlex.join(arguments)} belongs to no option", "quote a value with a blank in it"
         )
     return settings
-
-
-def _home_config() -> list[str]:
-    """Name HOME's file if ssh would look in another home, that of the password file."""
-    config = Path.home() / ".ssh" / "config"
-    differs = Path(pwd.getpwuid(os.getuid()).pw_dir) != Path.home()
-    return ["-F", str(config)] if differs and config.exists() else []

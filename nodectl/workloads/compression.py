@@ -154,9 +154,9 @@ class Compressor:
         buffer.copy_(half)
 
     def _sparse(self, bucket: Any) -> None:
-        """Send the largest values of each parameter, with their places."""
         buffer = bucket.buffer()
-        parts = _parts(bucket)
+        # by parameters, in the order of memory
+        parts = buffer.split([parameter.numel() for parameter in bucket.parameters()])
         if self.how.error_feedback:
             for place, number in self._numbers_in(bucket):
                 if number in self._errors:
@@ -182,7 +182,6 @@ class Compressor:
             buffer.index_add_(0, given[0].long(), given[1].view(torch.float32).to(buffer.dtype))
 
     def _numbers_in(self, bucket: Any) -> Iterator[tuple[int, int]]:
-        """Yield the place of each parameter in the bucket, and its number in the model."""
         return enumerate(self._numbers[parameter] for parameter in bucket.parameters())
 
     def _low_rank(self, bucket: Any) -> None:
@@ -215,13 +214,11 @@ class Compressor:
             matrix.copy_(sent)
 
     def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
-        """Return the same on every rank, drawn on the CPU."""
         random = torch.Generator().manual_seed(number)
         basis = torch.randn(matrix.shape[1], self.how.compress_rank, generator=random)
         return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
 
     def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace each by its mean over all ranks, by one collective."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.world_size)
@@ -240,12 +237,6 @@ def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
     """Return the summary of a training that sends so many bytes of gradients a step as they are."""
     sent_bytes = reduced_bytes(size_bytes, world_size)
     return {"kind": "none", "bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
-
-
-def _parts(bucket: Any) -> list[torch.Tensor]:
-    """Return the bucket's flat buffer by parameters, in the order of memory."""
-    sizes = [parameter.numel() for parameter in bucket.parameters()]
-    return list(bucket.buffer().split(sizes))
 
 
 def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -42,17 +42,14 @@ class Sizes:
     @property
     def parameters(self) -> int:
         """How many numbers are learnt, by the sizes alone."""
-        return 2 * self.embedding + self.layers * self._layer + self.hidden
+        matrices = 3 if self.mlp == "gated" else 2
+        layer = 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self.hidden
+        return 2 * self.embedding + self.layers * layer + self.hidden
 
     @property
     def embedding(self) -> int:
         """Parameters of the table that turns tokens into vectors: looked up, not multiplied, so no FLOPs."""
         return self.vocabulary * self.hidden
-
-    @property
-    def _layer(self) -> int:
-        matrices = 3 if self.mlp == "gated" else 2
-        return 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self.hidden
 
 
 def flops_per_token(sizes: Sizes, length: int) -> float:
@@ -125,15 +122,13 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     def forward(self, inputs: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
         """(batch, length, hidden) to the same; as many heads as the own columns hold."""
-        query, key, value = (self._heads(project(inputs)) for project in (self.query, self.key, self.value))
+        columns = (project(inputs) for project in (self.query, self.key, self.value))
+        query, key, value = (each.unflatten(2, (-1, self.width)).transpose(1, 2) for each in columns)
         seen = nn.functional.scaled_dot_product_attention(
             rotated(query, turns), rotated(key, turns), value, is_causal=True
         )
         answer: torch.Tensor = self.out(seen.transpose(1, 2).flatten(2))
         return answer
-
-    def _heads(self, columns: torch.Tensor) -> torch.Tensor:
-        return columns.unflatten(2, (-1, self.width)).transpose(1, 2)
 
 
 class Gated(nn.Module):  # type: ignore[misc]

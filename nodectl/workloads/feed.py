@@ -22,8 +22,6 @@ class Wanted(NamedTuple):
 
 
 class _Batches(Dataset):  # type: ignore[misc]  # torch is not there where mypy runs
-    """A data set of whole micro-batches, for a loader's processes."""
-
     def __init__(self, data: Data) -> None:
         self.data = data
 

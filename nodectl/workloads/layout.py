@@ -20,11 +20,6 @@ class Layout:
     stages: int
     tensor: int
 
-    @property
-    def shares_model(self) -> bool:
-        """A copy of the model lies on more than one rank."""
-        return self.stages * self.tensor > 1
-
 
 @dataclass(frozen=True)
 class Divisible:
@@ -64,7 +59,7 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
             "--parallel dataparallel copies every layer at each step, --compile and --recompute change them once: "
             "take a rank a GPU and --parallel ddp"
         )
-    if not layout.shares_model:
+    if layout.stages * layout.tensor == 1:
         return
     if model is None:
         raise ValueError("--tensor and --stages share the layers of workload llm's own decoder, and of no other model")
@@ -79,13 +74,12 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
         raise ValueError(f"--parallel {name} is one process with a whole copy: --tensor and --stages need ranks")
     if layout.stages > 1 and settings.held_out:
         raise ValueError("--held-out asks the whole model, and with --stages no rank can answer: leave one of them out")
-    _check_tensor(layout, model)
+    _check_divisible(layout, model)
     if layout.tensor > 1 and layout.data > 1 and name != SHARDED:
         raise ValueError(
             f"--tensor {layout.tensor} over {layout.data} copies needs --parallel {SHARDED}: DistributedDataParallel "
             "does not take parameters that are shared among ranks"
         )
-    _check_stages(layout, model)
 
 
 def _check_zero(name: str, layout: Layout) -> None:
@@ -98,29 +92,16 @@ def _check_zero(name: str, layout: Layout) -> None:
     raise ValueError(f"--parallel {name} is DeepSpeed's, --tensor and --stages are torch's: take --parallel {SHARDED}")
 
 
-def _check_tensor(layout: Layout, model: Divisible) -> None:
-    ranks = layout.tensor
+def _check_divisible(layout: Layout, model: Divisible) -> None:
+    tensor, stages = ("--tensor", layout.tensor), ("--stages", layout.stages)
     rules = (
-        ("heads", model.heads, "each rank computes whole heads"),
-        ("intermediate columns", model.intermediate, "each rank computes the same number of columns"),
-        ("positions of a sample", model.length, "norms are shared along the sequence"),
+        (*tensor, "heads", model.heads, "each rank computes whole heads"),
+        (*tensor, "intermediate columns", model.intermediate, "each rank computes the same number of columns"),
+        (*tensor, "positions of a sample", model.length, "norms are shared along the sequence"),
+        (*stages, "layers", model.layers, "each stage has the same number of layers"),
     )
-    for what, number, why in rules:
+    for option, ranks, what, number, why in rules:
         if number % ranks:
             raise ValueError(
-                f"--tensor {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
+                f"{option} {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
             )
-
-
-def _check_stages(layout: Layout, model: Divisible) -> None:
-    stages = layout.stages
-    if model.layers % stages:
-        raise ValueError(
-            f"--stages {stages} cannot share {model.layers} layers: each stage has the same number of layers, "
-            f"so {model.layers} must be a multiple of {stages}"
-        )
-
-
-def idle_share(stages: int, micro_batches: int) -> float:
-    """Return the idle part of a pipeline stage's step, by both schedules: (p - 1) / (m + p - 1)."""
-    return (stages - 1) / (micro_batches + stages - 1)

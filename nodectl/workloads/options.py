@@ -13,18 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from dataclasses import Field
 
-    from nodectl.workloads import dynamic_batch, parallel, pytorch, recompute
+    from nodectl.workloads import dynamic_batch, parallel, pytorch
     from nodectl.workloads.settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
     import parallel
     import pytorch
-    import recompute
     from settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, Settings
 
 # of options whose choices the modules have that know what they do
-_CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES}
+_CHOICES = {"parallel": parallel.NAMES, "recompute": parallel.RECOMPUTED}
 
 
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
+    from torch.utils import checkpoint
 
-    from nodectl.workloads import compression, layout, recompute
+    from nodectl.workloads import compression, layout
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
     import compression
     import layout
-    import recompute
-    from pytorch import DistributedDataParallel, nn, torch
+    from pytorch import DistributedDataParallel, checkpoint, nn, torch
     from settings import Refused
 
 
@@ -59,11 +59,11 @@ class Strategy:
         return model
 
     def _prepare(self, model: nn.Module) -> None:
-        """Change layers as the options want them, before anything is put around them."""
         if self.settings.recompute != "none":
-            recompute.apply(self.workload.blocks(model))
+            for block in self.workload.blocks(model):
+                block.forward = _recomputed(block.forward)
         if self.settings.compile:
-            recompute.compile_blocks(self.workload.blocks(model))
+            compile_blocks(self.workload.blocks(model))
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         return model
@@ -85,15 +85,12 @@ class Strategy:
         total = torch.zeros((), device=self.group.device)
         for number, part in enumerate(parts, start=1):
             with self._meeting(last=number == len(parts)):
-                loss = self._loss(part) * (len(part[0]) / samples)
+                with self.autocast():
+                    answer = self.model(*part[:-1])
+                loss = self.workload.loss(answer, part) * (len(part[0]) / samples)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
-
-    def _loss(self, part: Batch) -> torch.Tensor:
-        with self.autocast():
-            answer = self.model(*part[:-1])
-        return self.workload.loss(answer, part)
 
     def _meeting(self, *, last: bool) -> AbstractContextManager[Any]:
         """Around a backward pass; gradients need not meet before the last of a step."""
@@ -213,6 +210,25 @@ class Replicas(Strategy):
         return silent
 
 
+def _recomputed(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    # it keeps its inputs alone, and is computed again in the backward pass
+    def recomputed(*arguments: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = checkpoint.checkpoint(forward, *arguments, use_reentrant=False)
+        return answer
+
+    return recomputed
+
+
+def compile_blocks(blocks: Sequence[nn.Module]) -> None:
+    """Compile each of these layers in its place: equal ones share their code. SystemExit where this torch cannot."""
+    for block in blocks:
+        if not hasattr(block, "compile"):
+            raise SystemExit(
+                f"--compile needs torch 2.3 (this is {torch.__version__}): leave it out, or take a newer torch"
+            )
+        block.compile()
+
+
 # by name, when it is asked for: some stand on this module, and need a newer torch
 _STRATEGIES = {
     "single": ("parallel", "Strategy"),
@@ -222,6 +238,7 @@ _STRATEGIES = {
     layout.SHARDED: ("sharded", "Sharded"),
 }
 NAMES = ("auto", *_STRATEGIES)
+RECOMPUTED = ("none", "full")
 
 
 def check(workload: Workload, settings: Settings, world_size: int) -> str:

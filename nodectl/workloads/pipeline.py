@@ -12,11 +12,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
-    from nodectl.workloads import layout
     from nodectl.workloads.sharded import HALVES, Sharded
     from nodectl.workloads.workload import Batch
 else:  # on a node these files lie in one folder, without the package
-    import layout
     from sharded import HALVES, Sharded
 
 try:
@@ -34,9 +32,6 @@ except ImportError as error:
 
 class Pipeline(Sharded):
     """Stages of equal numbers of layers, beside FSDP2, tensor parallelism or copies (DistributedDataParallel)."""
-
-    def _cut(self, model: nn.Module) -> None:
-        model.keep(self.stage, self.layout.stages)
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         self._pipes: dict[tuple[int, ...], Any] = {}
@@ -57,7 +52,7 @@ class Pipeline(Sharded):
         stages, parts = self.layout.stages, self.settings.accumulation
         if parts >= stages:
             return ""
-        idle = layout.idle_share(stages, parts)
+        idle = (stages - 1) / (parts + stages - 1)  # by both schedules
         return (
             f"--accumulation {parts} gives fewer micro-batches than there are stages ({stages}): each stage is idle "
             f"for {idle:.0%} of a step, (p - 1) / (m + p - 1), and the schedule is gpipe; take at least {stages}, "
@@ -85,7 +80,6 @@ class Pipeline(Sharded):
         return self.group.mean(loss) * self.layout.stages
 
     def _pipe(self, number: int, shape: tuple[int, ...]) -> Any:
-        """Return the schedule for this number of micro-batches of this shape."""
         key = (number, *shape)
         if key not in self._pipes:
             # 1F1B needs at least as many micro-batches as stages

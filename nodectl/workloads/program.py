@@ -94,7 +94,6 @@ class Training:
         return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
 
     def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
-        """Return the micro-batches of the next step of this epoch, from sample `begun`."""
         a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
         coming = mine[begun : begun + a_step + smallest]
         taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
@@ -113,11 +112,6 @@ class Training:
             return ""
         reading = torch.tensor(samples_per_s, dtype=torch.float64, device=self.group.device)
         return self.dynamic.update(self.group.mean(reading))
-
-    @property
-    def begun_epochs(self) -> int:
-        """The epoch of the step just done, from 1."""
-        return self.epoch + 1
 
     @property
     def is_epoch_over(self) -> bool:
@@ -176,7 +170,6 @@ class Training:
         return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
 
     def _schedule(self) -> float:
-        """Return the part of the learning rate that the step to come has."""
         warmup = self.settings.warmup_steps
         if self.step < warmup:
             return (self.step + 1) / warmup
@@ -187,6 +180,9 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; every rank must call it."""
+        device = self.group.device
+        # what dropout draws from, on the device that computes
+        random = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         return {
             "settings": self.workload.identity(self.settings),
             "course": self.course,
@@ -197,9 +193,7 @@ class Training:
             "dynamic_batch": None if self.dynamic is None else self.dynamic.state(),
             "losses": self.losses,
             "evaluated": self.evaluated,
-            "random": [
-                ranks.to_tensor(random_state) for random_state in self.group.gather(ranks.to_bytes(self._random()))
-            ],
+            "random": [ranks.to_tensor(each) for each in self.group.gather(ranks.to_bytes(random))],
         }
 
     @property
@@ -235,19 +229,11 @@ class Training:
             self.dynamic.load(state["dynamic_batch"])
         self.taken = state["taken_by_all"] // self.strategy.data_size
         if len(state["random"]) == self.group.world_size:
-            self._set_random(state["random"][self.group.rank])
-
-    # what dropout draws from, on the device that computes
-    def _random(self) -> torch.Tensor:
-        on_gpu = self.group.device.type == "cuda"
-        state: torch.Tensor = torch.cuda.get_rng_state(self.group.device) if on_gpu else torch.get_rng_state()
-        return state
-
-    def _set_random(self, state: torch.Tensor) -> None:
-        if self.group.device.type == "cuda":
-            torch.cuda.set_rng_state(state, self.group.device)
-        else:
-            torch.set_rng_state(state)
+            random = state["random"][self.group.rank]
+            if self.group.device.type == "cuda":
+                torch.cuda.set_rng_state(random, self.group.device)
+            else:
+                torch.set_rng_state(random)
 
 
 def _agree(group: ranks.Ranks, data: Data) -> None:
@@ -353,7 +339,7 @@ def note_figures(training: Training) -> None:
 
 def _place(training: Training) -> str:
     total = "" if training.total_steps == _ENDLESS else f"/{training.total_steps}"
-    return f"epoch {training.begun_epochs} step {training.step}{total}"
+    return f"epoch {training.epoch + 1} step {training.step}{total}"
 
 
 def save(training: Training) -> None:

@@ -257,7 +257,6 @@ class ResNet(Workload):
 
 
 def _torchvision(module: str) -> Any:
-    """Return a module of the library; SystemExit, with what to do, if it is not there or not for this torch."""
     spec = importlib.util.find_spec("torchvision")
     what = "`nodectl provision --tags pytorch` installs the torchvision of the stack, which was built for its torch"
     if spec is None or spec.origin is None:

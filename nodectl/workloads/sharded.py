@@ -5,7 +5,6 @@ A checkpoint is whole all the same, and as one of a single device: any layout ca
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +16,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from nodectl.workloads import layout, ranks
+    from nodectl.workloads.decoder import Decoder
     from nodectl.workloads.parallel import Strategy
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
@@ -29,7 +29,14 @@ else:  # on a node these files lie in one folder, without the package
 try:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-    from torch.distributed.tensor import DTensor, Replicate
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
     from torch.distributed.tensor.placement_types import _StridedShard
 except ImportError as error:
     raise SystemExit(
@@ -121,9 +128,10 @@ class Sharded(Strategy):
         knows = self.workload.values(self.settings, name, first.shape) is not None
         if not knows:
             model = self.workload.model(self.settings)
-        self._cut(model)
+        if self.layout.stages > 1:
+            model.keep(self.stage, self.layout.stages)
         if self.layout.tensor > 1:
-            importlib.import_module("tensor_parallel").split(model, self.mesh["tensor"])
+            split_matrices(model, self.mesh["tensor"])
         self._prepare(model)
         if self._shards:
             self._share_out(model)
@@ -135,11 +143,7 @@ class Sharded(Strategy):
                 put(parameter, values)
         return model if self._offloads else model.to(self.group.device)
 
-    def _cut(self, model: nn.Module) -> None:
-        """Keep the own layers; here all."""
-
     def _share_out(self, model: nn.Module) -> None:
-        """Layer by layer, so that one at a time is gathered."""
         pinned = self.group.device.type == "cuda"
         kind = HALVES.get(self.precision)
         how = {
@@ -236,6 +240,37 @@ class Sharded(Strategy):
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, parameter) for name, parameter in self.bare.named_parameters() if parameter.requires_grad)
+
+
+def split_matrices(model: Decoder, mesh: Any) -> None:
+    """Share the parameters among the ranks of `mesh` (tensor parallelism); between matrices the sequence is shared.
+
+    Of each pair of matrices the first gives columns (whole heads) and the second takes them as rows, so that ranks meet
+    twice a layer and direction; norms work on the own part of the sequence (Korthikanti et al., 2022).
+    """
+    ends = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "norm": SequenceParallel(),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+    parallelize_module(model, mesh, {name: style for name, style in ends.items() if getattr(model, name) is not None})
+    for block in model.layers.values():
+        parallelize_module(block, mesh, _layer(block))
+
+
+def _layer(block: nn.Module) -> dict[str, Any]:
+    first = {name: ColwiseParallel() for name in ("attention.query", "attention.key", "attention.value")}
+    first.update({f"mlp.{name}": ColwiseParallel() for name in ("gate", "up") if hasattr(block.mlp, name)})
+    return {
+        "attention_norm": SequenceParallel(),
+        "mlp_norm": SequenceParallel(),
+        # the second is the table of rotations, which every rank has
+        "attention": PrepareModuleInput(input_layouts=(Shard(1), None), desired_input_layouts=(Replicate(), None)),
+        "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+        **first,
+        "attention.out": RowwiseParallel(output_layouts=Shard(1)),
+        "mlp.down": RowwiseParallel(output_layouts=Shard(1)),
+    }
 
 
 def settled(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:

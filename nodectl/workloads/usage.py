@@ -150,7 +150,6 @@ class Clock:
         }
 
     def _in_parts(self) -> list[float]:
-        """Return the samples per second of equal parts of the steps after the warm-up."""
         size = max(1, -(-(len(self.durations_s) - self.warmup) // PARTS))
         begins = range(self.warmup, len(self.durations_s), size)
         return [round(sum(self.samples[at : at + size]) / sum(self.durations_s[at : at + size]), 1) for at in begins]
@@ -194,16 +193,12 @@ class GpuUse:
 
     def __init__(self, which: str) -> None:
         self._shares: list[float] = []
-        ask = [
-            "nvidia-smi",
-            f"--id={which}",
-            "--query-gpu=utilization.gpu",
-            "--format=csv,noheader,nounits",
-            "--loop=1",
-        ]
+        query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--loop=1"]
         # it ends with its pipe, also where this process is killed
         try:
-            self._asking = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self._asking = subprocess.Popen(
+                ["nvidia-smi", f"--id={which}", *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
         except OSError:  # no nvidia-smi
             return
         self._reader = threading.Thread(target=self._read, args=(self._asking.stdout,), daemon=True)

@@ -71,13 +71,10 @@ class Zero(parallel.Strategy):
         for number, part in enumerate(parts, start=1):
             # an epoch's last step may have fewer micro-batches than DeepSpeed counts
             self.model.set_gradient_accumulation_boundary(number == len(parts))
-            loss = self._loss(part) * (len(part[0]) / samples)
+            loss = self.workload.loss(self.model(*self._cast(part[:-1])), part) * (len(part[0]) / samples)
             self.model.backward(loss * self.settings.accumulation)  # by which it divides
             total += loss.detach()
         return total
-
-    def _loss(self, part: Batch) -> torch.Tensor:
-        return self.workload.loss(self.model(*self._cast(part[:-1])), part)
 
     def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the model's answer without gradients, as it is now."""
@@ -138,25 +135,18 @@ def configuration(settings: Settings, world_size: int, precision: str) -> dict[s
     stage = int(settings.parallel[-1])
     try:
         wanted = ds_config.build(
-            ds_config.Batch.of(settings.batch, settings.accumulation, world_size),
+            micro=settings.batch,
+            accumulation=settings.accumulation,
+            world=world_size,
             stage=stage,
             precision=precision,
             clip=settings.clip,
-            optimizer=_optimizer(settings),
             offload_optimizer=settings.offload != "none",
             offload_parameters=settings.offload == "parameters",
         )
     except ValueError as error:
         raise Refused(f"--parallel {settings.parallel}: {error}") from error
-    del wanted["optimizer"]  # it is made by the same options, and handed over
     return {**wanted, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
-
-
-def _optimizer(settings: Settings) -> dict[str, Any]:
-    params = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "sgd":
-        params["momentum"] = settings.momentum
-    return {"type": {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[settings.optimizer], "params": params}
 
 
 def _deepspeed(device: torch.device) -> Any:

@@ -21,7 +21,7 @@ try:
     from nodectl.model.host import Host
     from nodectl.profiles.matrix import matrix
     from nodectl.provision.host_keys import checked_arguments
-    from nodectl.transport.ssh_options import is_judged
+    from nodectl.transport.ssh_target import is_judged
 
     WITHOUT_NODECTL = ""
 except ImportError as import_error:

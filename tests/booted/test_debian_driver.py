@@ -17,7 +17,7 @@ from tests.booted.fleet import Fleet
 from tests.booted.needs import CONTAINER_PROGRAMS, skip_unless_possible
 from tests.booted.sessions import containers
 from tests.booted.sources import distribution
-from tests.booted.test_containers import LIMITS
+from tests.booted.test_health_timer import LIMITS
 from tests.booted.test_nvidia_packages import RECORDED_GPUS
 from tests.roles.test_alone import play, without_nodectl  # noqa: F401  a fixture
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from nodectl import __version__
 from nodectl.common.node_paths import LAB_SHARE
 from tests.booted import snapshot
 from tests.booted.conftest import STATE, Nodectl, Ran
-from tests.booted.fleet import PASSWORD_LOGIN, ROOT_LOGIN, Fleet
+from tests.booted.fleet import FREE_LOGIN, PASSWORD_LOGIN, ROOT_LOGIN, Fleet
 from tests.booted.needs import CONTAINER_PROGRAMS, skip_unless_possible
 from tests.booted.sessions import containers
 from tests.booted.system import System
@@ -31,10 +32,13 @@ SERVICE, TIMER = "nodectl-health.service", "nodectl-health.timer"
 PROFILES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "article-20g"}
 MTU = 1400
 # a container has this machine's hard limits, so what is asked for lies below them
+LIMITS = {"memlock": {"value": "4096"}, "nofile": {"value": "12000"}}
 OVERRIDES = {
-    "limits": {"memlock": {"value": "4096"}, "nofile": {"value": "12000"}},
+    "limits": LIMITS,
     "nic": {"mtu": {"value": MTU, "why": "not what a new interface has", "source": "this test"}},
 }
+
+UNIT_LIMITS = ["4096", "4096", "12000"]
 
 # (metric, labels) → value
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -47,6 +51,7 @@ class Timed:
     fleet: Fleet
     inventory: str
     before: dict[str, dict[str, str]]
+    shared_memory_outlived_before: bool
     first: Ran
 
 
@@ -58,10 +63,29 @@ def timed(
     skip_unless_possible(CONTAINER_PROGRAMS, "booted containers")
     wheels = tool_wheelhouse(tmp_path_factory.mktemp("tool"))
     with containers(STATE / "booted", tuple(LOGINS), {lab_share: LAB_SHARE, wheels: WHEELS}) as fleet:
+        outlived = shared_memory_outlives_a_login(fleet["box01"])
         before = {name: snapshot.take(fleet[name]) for name in LOGINS}
         inventory = with_timer(fleet, wanted=True)
         first = run_nodectl(inventory, "provision", "--yes", password=fleet.password)
-        yield Timed(fleet, inventory, before, first)
+        yield Timed(fleet, inventory, before, outlived, first)
+
+
+def shared_memory_outlives_a_login(system: System) -> bool:
+    """A segment of a login that has ended, once systemd-logind has forgotten its user."""
+    segment = system.out("ipcmk -M 4096", login=FREE_LOGIN).rpartition(" ")[2]
+    gone = f"! loginctl list-users --no-legend | grep -qw {FREE_LOGIN}"
+    system.wait_for(lambda: system.run(gone, check=False).status == 0, "rid of the login's user", 60)
+    time.sleep(0.5)
+    kept = system.run(f"ipcs -m -i {segment}", check=False)
+    system.run(f"ipcrm -m {segment}", check=False)
+    return "shmid" in kept.out
+
+
+def limits_seen(system: System, login: str) -> dict[str, list[str]]:
+    """Locked memory in KiB and open files (soft, hard) of a session over SSH, and of a unit."""
+    asked = "ulimit -Sl; ulimit -Hl; ulimit -Sn; ulimit -Hn"
+    unit = f"systemd-run --quiet --wait --pipe sh -c '{asked.replace('ulimit -Sn; ', '')}'"
+    return {"session": system.out(asked, login=login).split(), "unit": system.out(unit).split()}
 
 
 def with_timer(fleet: Fleet, *, wanted: bool) -> str:
@@ -122,6 +146,7 @@ def problems(found: Metrics, check: str) -> set[str]:
 
 def test_a_first_run_installs_the_tool_with_all_that_it_needs(timed: Timed) -> None:
     assert timed.first.status == 0, str(timed.first)
+    assert timed.fleet.password not in timed.first.said
     assert min(timed.first.changed.values()) > 5, str(timed.first)
     for name in LOGINS:
         system = timed.fleet[name]
@@ -133,6 +158,24 @@ def test_a_first_run_installs_the_tool_with_all_that_it_needs(timed: Timed) -> N
     assert {(name, "health_timer", "ok") for name in LOGINS} <= checks
     own = {status for _, check, status in checks if check in ("health_timer", "mtu", "nic_boot")}
     assert own <= {"ok", "skipped"}
+
+
+@pytest.mark.parametrize("name", LOGINS)
+def test_sessions_and_units_get_the_limits(timed: Timed, name: str) -> None:
+    seen = limits_seen(timed.fleet[name], LOGINS[name])
+    assert seen["session"] == ["4096", "4096", "12000", "12000"]
+    # systemd's own defaults lie above these, until the next boot reads the drop-in
+    assert all(int(found) >= int(wanted) for found, wanted in zip(seen["unit"], UNIT_LIMITS, strict=True)), seen
+
+
+def test_shared_memory_of_a_job_outlives_its_login(timed: Timed) -> None:
+    assert not timed.shared_memory_outlived_before, "logind removes it by itself: this test would prove nothing"
+    assert shared_memory_outlives_a_login(timed.fleet["box01"])
+
+
+def test_nobody_can_provision_as_a_sudo_user_without_the_password(timed: Timed, run_nodectl: Nodectl) -> None:
+    ran = run_nodectl(timed.fleet.inventory({"box02": PASSWORD_LOGIN}), "provision", "--yes", "--tags", "launcher")
+    assert ran.status != 0 and "password" in ran.said.lower(), str(ran)
 
 
 @pytest.mark.parametrize("name", LOGINS)
@@ -207,6 +250,7 @@ def test_after_a_reboot_timer_and_interfaces_are_as_they_were(timed: Timed, run_
             "0",
         ]
         assert system.out("cat /sys/class/net/eth0/mtu") == str(MTU)
+        assert limits_seen(system, LOGINS[name])["unit"] == UNIT_LIMITS
         assert system.out("systemctl is-system-running") == "running"
         the_timer_waits(system)
         _, found = look(system)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nodectl.doctor.course import HERE, looked
 from nodectl.doctor.hosts import _sudo
-from nodectl.doctor.machine import HERE, looked
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry

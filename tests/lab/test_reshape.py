@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import LabError
-from nodectl.lab import reshape
+from nodectl.lab import network
 from nodectl.lab.spec import LabSpec
 from nodectl.lab.state import FaultRecord, LabFolder, LabState
 
@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Iterator[LabFolder]:
 
 def test_the_former_rate_comes_back(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
     links = Links()
-    monkeypatch.setattr(reshape, "set_rate", links.set_rate)
-    with reshape.shaping(folder) as put_on:
+    monkeypatch.setattr(network, "set_rate", links.set_rate)
+    with network.shaping(folder) as put_on:
         put_on(NEW)
     assert links.put_on == [NEW, BEFORE] and folder.running().spec.rate_bits == BEFORE
 
@@ -48,8 +48,8 @@ def test_the_former_rate_comes_back(monkeypatch: pytest.MonkeyPatch, folder: Lab
 def test_a_change_that_failed_half_way_is_undone(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
     # some links have the new rate then, and the journal still tells the former one
     links = Links(broken=1)
-    monkeypatch.setattr(reshape, "set_rate", links.set_rate)
-    with pytest.raises(LabError, match="cannot be shaped"), reshape.shaping(folder) as put_on:
+    monkeypatch.setattr(network, "set_rate", links.set_rate)
+    with pytest.raises(LabError, match="cannot be shaped"), network.shaping(folder) as put_on:
         put_on(NEW)
     assert links.put_on == [NEW, BEFORE]
 
@@ -58,12 +58,12 @@ def test_what_cannot_be_put_back_is_told_with_the_way_to_do_it(
     monkeypatch: pytest.MonkeyPatch, folder: LabFolder
 ) -> None:
     links = Links()
-    real = reshape.set_rate
-    monkeypatch.setattr(reshape, "set_rate", links.set_rate)
-    with pytest.raises(LabError) as told, reshape.shaping(folder) as put_on:
+    real = network.set_rate
+    monkeypatch.setattr(network, "set_rate", links.set_rate)
+    with pytest.raises(LabError) as told, network.shaping(folder) as put_on:
         put_on(NEW)
         # somebody breaks the lab meanwhile
-        monkeypatch.setattr(reshape, "set_rate", real)
+        monkeypatch.setattr(network, "set_rate", real)
         folder.write(replace(folder.running(), faults=(FaultRecord("slow-link", "node03"),)))
     assert "keep 100mbit" in told.value.message and "node03: slow-link" in told.value.message
     assert "`nodectl lab heal --name lab`" in told.value.remedy

@@ -1,6 +1,6 @@
 """What `tc` is told; the kernel's own netem cannot be tried where it is missing."""
 
-from nodectl.lab.shape import host_shaping, port_shaping
+from nodectl.lab.network import host_shaping, port_shaping
 from nodectl.lab.spec import LabSpec
 
 SHAPED = LabSpec(rate_bits=10**9, delay_s=0.01, loss=0.001)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.ledger.events import EventKind, lacking
 from nodectl.ledger.history.database import FILE
-from nodectl.ledger.store import Ledger
+from nodectl.ledger.store import EventKind, Ledger, lacking
 from nodectl.model.acceptance import NodeVerdict
 from nodectl.model.status import Status
 from tests.ledger.kept import GPU, WRONG, accepted

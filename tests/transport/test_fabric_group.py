@@ -10,8 +10,7 @@ from fabric import Group
 from nodectl import fleet
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.model.host import Host
-from nodectl.transport.connection import CheckedConnection, Connections
-from nodectl.transport.fabric_group import CheckedGroup
+from nodectl.transport.connection import CheckedConnection, CheckedGroup, Connections
 from nodectl.transport.ssh_target import target_of
 from tests.transport.sshd_server import Sshd
 

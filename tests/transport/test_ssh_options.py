@@ -8,8 +8,7 @@ import pytest
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport import ssh_target
-from nodectl.transport.ssh_options import ssh_arguments
-from nodectl.transport.ssh_target import refuse_options, target_of
+from nodectl.transport.ssh_target import refuse_options, ssh_arguments, target_of
 
 
 def host(address: str = "10.0.0.1", port: int | None = None, user: str | None = None, **variables: object) -> Host:

@@ -44,7 +44,7 @@ def trained(*options):
         training.train_step(parts)
         told["lr"].append(training.strategy.optimizer.param_groups[0]["lr"])
     told["weights"] = torch.cat([each.detach().flatten() for each in training.strategy.bare.parameters()])
-    told["epoch"] = training.begun_epochs
+    told["epoch"] = training.epoch + 1
     return told
 
 def difference(one, other):

@@ -7,8 +7,15 @@ import subprocess
 
 from nodectl.errors import UsageError
 from nodectl.lab.faults import Fault, Scene
-from nodectl.lab.network import ip_batch, operator_address, port_name
-from nodectl.lab.shape import QUANTUM_BYTES, port_shaping, rate_shaping, run_tc
+from nodectl.lab.network import (
+    QUANTUM_BYTES,
+    ip_batch,
+    operator_address,
+    port_name,
+    port_shaping,
+    rate_shaping,
+    run_tc,
+)
 from nodectl.lab.spec import show_rate
 from nodectl.lab.syscalls import inside_network
 from nodectl.lab.wiring import set_carrier
@@ -26,11 +33,6 @@ def _set_carrier(scene: Scene, *, up: bool) -> None:
         return
     with inside_network(scene.folder.switch):
         ip_batch([f"link set {_port(scene)} {'up' if up else 'down'}"])
-
-
-def _mtu_of(scene: Scene) -> str:
-    shown = json.loads(scene.run(["ip", "-json", "link", "show", "eth0"]))
-    return str(shown[0]["mtu"])
 
 
 def _set_mtu(scene: Scene, mtu: str) -> None:
@@ -77,7 +79,6 @@ def _port(scene: Scene) -> str:
 
 
 def _shaped(name: str, about: str) -> Fault:
-    """Return a fault of the cable's shaping, which shows only under load."""
     return Fault(name, about, ("tcp",), happens=_settle, heal=_settle, load=True)
 
 
@@ -95,7 +96,7 @@ FAULTS = (
         ("fleet_mtu",),
         happens=lambda scene, _: _set_mtu(scene, _SHORT_MTU),
         heal=_set_mtu,
-        remember=_mtu_of,
+        remember=lambda scene: str(json.loads(scene.run(["ip", "-json", "link", "show", "eth0"]))[0]["mtu"]),
     ),
     _shaped("loss", "one packet in 32 to the host is lost"),
     _shaped("slow-link", "the host receives 50 Mbit/s"),

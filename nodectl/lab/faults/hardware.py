@@ -57,7 +57,6 @@ def _cannot(scene: Scene) -> UsageError:
 
 
 def _rewrite(state: Path, change: Callable[[str], str]) -> bool:
-    """Change the state at once, for programs that read it; False if the host has none."""
     if not state.exists():
         return False
     draft = state.with_name("nvml-draft")

@@ -46,7 +46,6 @@ def _backups(scene: Scene) -> list[tuple[Path, Path]]:
 
 
 def _use(scene: Scene, private: bytes, public: str) -> None:
-    """Put the pair in place, and wait until sshd shows it."""
     path = scene.root / _HOST_KEY
     draft = path.with_name("new-key")
     write_file(draft, private, 0o600)
@@ -57,19 +56,14 @@ def _use(scene: Scene, private: bytes, public: str) -> None:
         return
     deadline = time.monotonic() + _RESTART_S
     while time.monotonic() < deadline:
-        if public in _shown(scene.host.address):
+        command = ["ssh-keyscan", "-T", "2", "-t", "ed25519", scene.host.address]
+        if public in subprocess.run(command, capture_output=True, text=True, check=False).stdout:
             return
         time.sleep(_RETRY_S)
     raise LabError(f"{scene.host.name} does not show its new key", f"look at {path.parents[2]}/var/log/sshd.log")
 
 
-def _shown(address: str) -> str:
-    command = ["ssh-keyscan", "-T", "2", "-t", "ed25519", address]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
 def _peer(scene: Scene) -> HostRecord:
-    """Return the first other host of the lab."""
     peers = [host for host in scene.state.hosts if host.name != scene.host.name and host.up]
     if not peers:
         raise UsageError(f"{scene.host.name} has no peer", "bring the lab up with more hosts: `nodectl lab up -n 2`")
@@ -82,7 +76,6 @@ def _peers_id(scene: Scene, _: str) -> str:
 
 
 def _other_address(scene: Scene, text: str) -> str:
-    """Return the text with an address of TEST-NET-1, which nobody has, in the peer's line."""
     return re.sub(rf"^\S+ {re.escape(_peer(scene).name)}$", f"192.0.2.9 {_peer(scene).name}", text, flags=re.MULTILINE)
 
 

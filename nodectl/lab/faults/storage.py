@@ -45,7 +45,6 @@ def _claim(descriptor: int, size_bytes: int) -> None:
 
 
 def _shm_size(scene: Scene) -> str:
-    """Its size in bytes, as mount takes it."""
     shm = os.statvfs(scene.root / _SHM[1:])
     return str(shm.f_blocks * shm.f_frsize)
 
@@ -54,30 +53,21 @@ def _resize_shm(scene: Scene, size: str) -> None:
     scene.run(["mount", "-o", f"remount,size={size}", _SHM])
 
 
-def _crowd(scene: Scene, _: str) -> None:
-    """Mount a file system with 64 inodes, and put a file into each."""
-    script = (
-        'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=700" nodectl-lab-inodes "$1"; '
-        'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
-    )
-    scene.run(["sh", "-c", script, "crowd", _STATE])
+# a file system with 64 inodes, and a file in each
+_CROWD = (
+    'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=700" nodectl-lab-inodes "$1"; '
+    'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
+)
+# as the kernel does after an error
+_PROTECT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
+_UNMOUNT = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
 
 
-def _protect(scene: Scene, _: str) -> None:
-    """Make a file system of the host read-only, as the kernel does after an error."""
-    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
-    scene.run(["sh", "-c", script, "protect", _DATA])
+def _mounted(name: str, about: str, check: str, place: str, mount: str) -> Fault:
+    def run(script: str) -> Act:
+        return lambda scene, _: scene.run(["sh", "-c", script, name, place])
 
-
-def _unmount(scene: Scene, place: str) -> None:
-    """Unmount a place as often as something is mounted there."""
-    script = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
-    scene.run(["sh", "-c", script, "unmount", place])
-
-
-def _mounted(name: str, about: str, check: str, place: str, mount: Act) -> Fault:
-    """Return a fault that mounts something over `place`, found by `check`; healed by unmounting it."""
-    return Fault(name, about, (check,), happens=mount, heal=lambda scene, _: _unmount(scene, place))
+    return Fault(name, about, (check,), happens=run(mount), heal=run(_UNMOUNT))
 
 
 FAULTS = (
@@ -93,9 +83,9 @@ FAULTS = (
         "the file system of nodectl's state has no inode left",
         "inodes",
         _STATE,
-        _crowd,
+        _CROWD,
     ),
-    _mounted("read-only", f"{_DATA} can be read only", "read_only", _DATA, _protect),
+    _mounted("read-only", f"{_DATA} can be read only", "read_only", _DATA, _PROTECT),
     Fault(
         "small-shm",
         f"{_SHM} has 64 MiB",

@@ -33,10 +33,6 @@ signal.pause()
 """
 
 
-def _live(scene: Scene) -> str:
-    return " ".join(scene.run(["cat", f"/proc/sys/{_SYSCTL}"]).split())
-
-
 def _write_sysctl(scene: Scene, value: str) -> None:
     scene.run(["sh", "-c", 'printf %s "$2" >"/proc/sys/$1"', "sysctl", _SYSCTL, value])
 
@@ -105,7 +101,7 @@ FAULTS = (
         ("fleet_sysctl",),
         happens=lambda scene, _: _write_sysctl(scene, _SMALL),
         heal=_write_sysctl,
-        remember=_live,
+        remember=lambda scene: " ".join(scene.run(["cat", f"/proc/sys/{_SYSCTL}"]).split()),
     ),
     Fault(
         "port-taken",

@@ -66,8 +66,6 @@ def burn(look: LookAt, loads: Sequence[Load], hosts: Sequence[Host], ends_at: fl
 
 
 class _Watch(threading.Thread):
-    """Looks at the hosts while they work."""
-
     def __init__(self, look: LookAt, hosts: Sequence[Host], every_s: float) -> None:
         super().__init__(daemon=True)
         self.looks: list[Sequence[Finding]] = []
@@ -91,7 +89,6 @@ class _Watch(threading.Thread):
 
 
 def _folded(times: Sequence[Sequence[Finding]], word: str) -> list[Finding]:
-    """Each finding that is not fine once, the worst of its kind, with how often it was seen."""
     seen: dict[tuple[object, ...], list[Finding]] = defaultdict(list)
     for findings in times:
         unlike = {}
@@ -109,7 +106,6 @@ def _folded(times: Sequence[Sequence[Finding]], word: str) -> list[Finding]:
 
 
 def _fallen(rounds: Sequence[ProbeResult]) -> list[Finding]:
-    """Figures of one host that are lower at the end than at the beginning."""
     if len(rounds) < _LEAST_ROUNDS:
         return []
     series: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
@@ -292,7 +288,6 @@ class Course:
             return ProbeResult(findings=(finding,))
 
     def _loads(self, hosts: Sequence[Host]) -> list[Callable[[float], ProbeResult]]:
-        """Return what a burn-in does again and again: the probes of what computes and of all hosts together."""
         loads: list[Callable[[float], ProbeResult]] = []
         for step in self.acceptance.steps:
             kind = step_kind(step.name)
@@ -303,7 +298,6 @@ class Course:
         return loads
 
     def _without(self, step: Step, names: Sequence[str]) -> None:
-        """Record for each remaining host that the step was not tried, because it needs more hosts."""
         why = f"only {counted(len(names), 'host')} left" if names else "no host is left"
         absent = [
             Seen(

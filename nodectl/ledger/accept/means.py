@@ -94,7 +94,6 @@ def _means(name: str, facts: Mapping[str, Any]) -> Means:
 
 
 def _devices(gpus: Gpus) -> tuple[GpuIdentity, ...]:
-    """Return the GPUs that report a UUID and a serial number, or a UUID alone."""
     return tuple(
         GpuIdentity(
             f"{gpu.label} at {gpu.bus_id.lower()}" if gpu.bus_id and gpu.bus_id not in gpu.label else gpu.label,
@@ -120,6 +119,5 @@ def _is_there(facts: Mapping[str, Any], subject: str) -> bool | None:
 
 
 def _none_or_unknown(facts: Mapping[str, Any], subject: str) -> int | None:
-    """0 if the host certainly has none."""
     value = facts.get(subject)
     return 0 if isinstance(value, Unread) and value.kind != "unknown" else None

@@ -122,7 +122,6 @@ def _on_hosts(
     device: bool = True,
     least_gpus: int = 0,
 ) -> StepKind:
-    """Return a step in which a probe, by default that of its name, measures each host by itself."""
     asked = {Level.QUICK: quick, Level.STANDARD: standard}
     levels = {level: options for level, options in asked.items() if options is not None}
     return StepKind(name, about, Scope.NODE, levels, probe or name, device, least_gpus)

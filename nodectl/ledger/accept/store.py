@@ -71,7 +71,6 @@ def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
 
 
 def _of_fleet(fleet: str) -> Iterator[Acceptance]:
-    """Yield the fleet's acceptances, the latest first; a file that cannot be read is passed over."""
     paths = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
     for path in sorted((path for path in paths if _ID.fullmatch(path.parent.name)), reverse=True):
         try:

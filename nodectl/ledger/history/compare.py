@@ -132,12 +132,16 @@ class Against:
 
 
 def read_against(text: str) -> Against:
-    """Read `LAST`, a date or a file's name; raise UsageError for any other text."""
+    """Read `LAST`, a date or a file of a saved probe; raise UsageError for any other text."""
     if text.upper() == "LAST":
         return Against(text)
     path = Path(text)
     if path.is_file():
-        return Against(text, saved=read_measurements(path))
+        document = read_document(path, "nodectl.probe/1", _REMEDY)
+        try:
+            return Against(text, saved=values_of(Measurement, document.get("measurements"), extra="ignore"))
+        except ValueError as error:
+            raise UsageError(f"{path}: malformed measurement: {error}", _REMEDY) from error
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -146,12 +150,3 @@ def read_against(text: str) -> Against:
     if len(text) <= len("2026-11-20"):  # a day counts until its end
         moment = datetime.combine(moment.date(), time.max)
     return Against(text, upto=moment.timestamp())
-
-
-def read_measurements(path: Path) -> tuple[Measurement, ...]:
-    """Read the measurements of a saved probe; UsageError for what is none."""
-    document = read_document(path, "nodectl.probe/1", _REMEDY)
-    try:
-        return values_of(Measurement, document.get("measurements"), extra="ignore")
-    except ValueError as error:
-        raise UsageError(f"{path}: malformed measurement: {error}", _REMEDY) from error

@@ -105,7 +105,7 @@ class History(Database):
 
     def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
         """Return the fleet's measurements as they were kept: of some probes, since a moment, or of one run."""
-        wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
+        wanted = f" AND m.probe IN ({', '.join('?' * len(probes))})" if probes else ""
         of_run = "" if run is None else " AND m.run = ?"
         return self._past(
             f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY m.run, m.rowid",
@@ -130,10 +130,6 @@ class History(Database):
 
 # larger than any run's number
 _MOST = 2**62
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _row(run: int, measurement: Measurement) -> tuple[object, ...]:

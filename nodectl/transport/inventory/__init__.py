@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodectl.common.paths import refuse_open
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport.inventory.here import NAME, environment, inventory_of_here, lists_here, only_here, variables
@@ -59,9 +61,7 @@ def read_settings() -> Settings:
 
 @contextmanager
 def _ansible() -> Iterator[None]:
-    """Have Ansible imported as it should be."""
     from nodectl.common.paths import state_dir
-    from nodectl.transport.inventory.own import refuse_settings_of_others
 
     refuse_settings_of_others()
     # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
@@ -74,3 +74,38 @@ def _ansible() -> Iterator[None]:
             reason = " ".join(str(error).split())
             raise InventoryError(f"Ansible's own settings: {reason}", "correct the file or the variable") from error
         raise
+
+
+_RUNS_HERE = "what it says runs programs on this machine"
+_FOLDERS = ("group_vars", "host_vars", "profiles")
+
+
+def refuse_of_others(paths: Iterable[Path]) -> None:
+    """Raise UsageError for a path in the current folder that another login owns or may write, or a file in it."""
+    here = Path.cwd()
+    for path in dict.fromkeys(Path(os.path.abspath(path.expanduser())) for path in paths):  # noqa: PTH100
+        if os.path.lexists(path) and any(each.is_relative_to(here) for each in (path, Path(os.path.realpath(path)))):
+            refuse_open(path, _RUNS_HERE, whole=True)
+
+
+def refuse_settings_of_others() -> None:
+    """Raise UsageError for such an ansible.cfg; before Ansible is imported, which reads it."""
+    path = Path(os.environ.get("ANSIBLE_CONFIG") or "ansible.cfg")
+    refuse_of_others([path / "ansible.cfg" if path.is_dir() else path])
+
+
+def refuse_sources_of_others(sources: Sequence[str]) -> None:
+    """Raise UsageError for such an inventory, variables, profiles, and plug-ins and vault programs of ansible.cfg."""
+    paths = [Path(source) for source in sources if "," not in source]
+    folders = [Path(), *(path.parent for path in paths)]
+    refuse_of_others([*paths, *(folder / name for folder in folders for name in _FOLDERS), *_configured()])
+
+
+def _configured() -> Iterator[Path]:
+    from ansible import constants
+
+    for name, definition in constants.config.get_configuration_definitions().items():
+        if definition.get("type") == "pathspec":
+            yield from map(Path, constants.config.get_config_value(name) or ())
+    identities = (str(identity).rpartition("@")[2] for identity in constants.DEFAULT_VAULT_IDENTITY_LIST or ())
+    yield from (Path(name) for name in (*identities, constants.DEFAULT_VAULT_PASSWORD_FILE) if name)

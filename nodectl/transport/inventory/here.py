@@ -94,7 +94,10 @@ def environment() -> str:
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     if active and Path(active) != Path(sys.prefix):
         return active
-    return next((str(place) for place in _places() if _has_torch(place)), active or node_paths.VENV)
+    for place in _places():
+        if all(os.access(place / "bin" / name, os.X_OK) for name in ("python", "torchrun")):
+            return str(place)
+    return active or node_paths.VENV
 
 
 def _places() -> Iterator[Path]:
@@ -105,7 +108,3 @@ def _places() -> Iterator[Path]:
     if torchrun := shutil.which("torchrun"):
         yield Path(torchrun).absolute().parents[1]
     yield from (Path(sys.prefix), Path(node_paths.VENV))
-
-
-def _has_torch(place: Path) -> bool:
-    return all(os.access(place / "bin" / name, os.X_OK) for name in ("python", "torchrun"))

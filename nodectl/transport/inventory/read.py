@@ -31,13 +31,8 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport.inventory.here import (
-    environment,
-    inventory_of_here,
-    is_example,
-    lists_here,
-)
-from nodectl.transport.inventory.own import refuse_sources_of_others
+from nodectl.transport.inventory import refuse_sources_of_others
+from nodectl.transport.inventory.here import environment, inventory_of_here, is_example, lists_here
 from nodectl.transport.ssh_target import refuse_options
 
 # where several names say the same, Ansible lets the last one win
@@ -84,7 +79,8 @@ class Inventory:
             resolved = tuple(_resolve(one, who) for one in named)
         refuse_sources_of_others(resolved)
         loader, access = DataLoader(), access or Access()
-        _load_collections()
+        if AnsibleCollectionConfig.collection_finder is None:
+            init_plugin_loader([str(collections_dir())])
         _unlock_vault(loader, access)
         _take_extra_vars(loader, access)
         manager = _parse(loader, resolved)
@@ -118,38 +114,31 @@ class Inventory:
             hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
             raise InventoryError(
                 f"no host of {', '.join(self.sources)} matches '{limit}'{hints}",
-                f"{self._meant(limit or '')}name a host or a group (groups here: {groups})",
+                f"{self._hints(limit or '')}name a host or a group (groups here: {groups})",
             )
         for warning in listener.warnings:  # of a pattern of several, one part matched nothing
             listener.display.warning(warning)
         return list(selected)
 
     def _host(self, host: Any) -> Host:
+        key, password = self._access.private_key_file, self._access.connection_password()
+        # the inventory's variables go over these: of the command line, else of ansible.cfg
+        before = {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
+        # what the operator typed or has active, for hosts of which the inventory says nothing: these are no templates
+        typed = {} if password is None else {"ansible_password": password}
+        if self.is_here:
+            typed["pytorch_venv"] = environment()
         try:
-            raw: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
-            return _as_host(
-                host.name, HostVariables(host.name, {**self._defaults(), **raw}, self._render, self._typed())
-            )
+            raw = {**before, **self._variables.get_vars(host=host, include_hostvars=False)}
+            return _as_host(host.name, HostVariables(host.name, raw, self._render, typed))
         except AnsibleError as error:
             remedy = _remedy(error, "correct the variable, or the file that the message names")
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
 
-    def _meant(self, limit: str) -> str:
-        """Return what is meant by the parts of a pattern that are no name here."""
+    def _hints(self, limit: str) -> str:
         names = {*self._manager.hosts, *self._manager.groups}
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, names) for part in parts if part not in names)
-
-    def _defaults(self) -> Mapping[str, str]:
-        """Return what comes before the inventory's variables: of the command line, else of ansible.cfg."""
-        key = self._access.private_key_file
-        return {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
-
-    def _typed(self) -> Mapping[str, str]:
-        """Return what the operator typed or has active, for hosts that the inventory says no other of; no template."""
-        password = self._access.connection_password()
-        typed = {} if password is None else {"ansible_password": password}
-        return {**typed, "pytorch_venv": environment()} if self.is_here else typed
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
         from ansible.template import Templar
@@ -223,7 +212,6 @@ def _connection(name: str, variables: Mapping[str, object]) -> Literal["ssh", "l
 
 
 def _who_names_it() -> str:
-    """Return what names the inventory if no option does: a variable, a file, or Ansible's own `default`."""
     _, origin = constants.config.get_config_value_and_origin("DEFAULT_HOST_LIST")
     return str(origin).removeprefix("env: ")
 
@@ -251,7 +239,6 @@ def _missing(path: Path, who: str) -> InventoryError:
 
 
 def _resolve(source: str, who: str) -> str:
-    """Return the source as Ansible is to see it: a host list as it is, else an absolute path that exists."""
     if "," in source:
         return source
     path = Path(source).expanduser().absolute()
@@ -287,7 +274,6 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _listening() -> Iterator[_Listener]:
-    """Hear what Ansible would only have printed, and keep our own files out of a folder's inventories."""
     listener, ignored = _Listener(ansible_manager.display), ansible_manager.IGNORED
     ansible_manager.display = listener
     ansible_manager.IGNORED = re.compile(ignored.pattern + b"|" + _OURS)
@@ -295,12 +281,6 @@ def _listening() -> Iterator[_Listener]:
         yield listener
     finally:
         ansible_manager.display, ansible_manager.IGNORED = listener.display, ignored
-
-
-def _load_collections() -> None:
-    """Have Ansible find the plug-ins of collections, ours and those where the operator's own lie; idempotent."""
-    if AnsibleCollectionConfig.collection_finder is None:
-        init_plugin_loader([str(collections_dir())])
 
 
 def _take_extra_vars(loader: Any, access: Access) -> None:
@@ -328,7 +308,13 @@ def _unlock_vault(loader: Any, access: Access) -> None:
             if isinstance(secret, PromptVaultSecret):
                 prompt = secret.prompt_formats[0] % {"vault_id": secret.vault_id}
                 access.answer_vault(prompt, secret.bytes.decode())
-    _use_secrets(loader, access.vault_secrets)
+    loader.set_vault_secrets(access.vault_secrets)
+    try:
+        from ansible.parsing.vault import VaultSecretsContext
+    except ImportError:  # ansible-core before 2.19 has them of the loader alone
+        return
+    if access.vault_secrets and VaultSecretsContext.current(optional=True) is None:
+        VaultSecretsContext.initialize(VaultSecretsContext(access.vault_secrets))
 
 
 def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> list[Any]:
@@ -346,16 +332,6 @@ def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> 
     except AnsibleError as error:
         remedy = "check --vault-password-file, --vault-id, ANSIBLE_VAULT_PASSWORD_FILE and ansible.cfg"
         raise InventoryError(f"vault password: {_message(error)}", remedy) from error
-
-
-def _use_secrets(loader: Any, secrets: list[Any]) -> None:
-    loader.set_vault_secrets(secrets)
-    try:
-        from ansible.parsing.vault import VaultSecretsContext
-    except ImportError:  # ansible-core before 2.19 has them of the loader alone
-        return
-    if secrets and VaultSecretsContext.current(optional=True) is None:
-        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
 
 
 class HostVariables(Mapping[str, object]):
@@ -402,7 +378,6 @@ def _needs_rendering(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return it without Ansible's tags, which no other module is to meet."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -415,8 +390,6 @@ def _plain(value: object) -> object:
 
 
 class _Listener:
-    """Stands in for Ansible's Display while it parses, and keeps why a source was refused."""
-
     def __init__(self, display: Any) -> None:
         self.display = display
         self.refusals: list[Exception] = []
@@ -442,7 +415,6 @@ class _Listener:
 
 
 def _located(error: BaseException) -> str:
-    """Return the error's text, with its file and line and what a program printed, if they are known."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
     helps = [str(getattr(cause, "_help_text", None) or "") for cause in (error, error.__cause__)]
@@ -452,12 +424,10 @@ def _located(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return the error's text on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
 
 
 def _remedy(error: BaseException, otherwise: str) -> str:
-    """Return what to do about the error, by the causes that Ansible's message names."""
     text = _message(error)
     if "decrypt" in text.lower():
         return VAULT_REMEDY
