@@ -120,7 +120,7 @@ def test_all_else_is_provisioned_once_judged_and_rolled_back_to_the_byte(driven:
     left_out = [word for role in ("pytorch", "deepspeed", "launcher") for word in ("--skip-tags", role)]
     runs = [driven.run(inventory, "provision", "--yes", *left_out) for _ in range(2)]
     first, second = (sum(ran.changed.values()) for ran in runs)
-    assert [ran.status for ran in runs] == [0, 0] and first > 5 and second == 0, str(runs)
+    assert [ran.status for ran in runs] == [0, 0] and first > 3 and second == 0, str(runs)
     health = driven.run(inventory, "health")
     units = {row["subject"]: row["status"] for row in health.document["findings"] if row["check"] == "unit_limits"}
     assert units == {"memlock": "ok", "nofile": "ok"}, "a unit begins with 1024 files, and may raise them"

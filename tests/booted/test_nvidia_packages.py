@@ -63,8 +63,8 @@ def provisioned(
             dcgm_exporter_packages=["datacenter-gpu-manager-exporter"],
             container_toolkit_packages=["nvidia-container-toolkit"],
             # it is not, and the stand-in for DCGM's engine needs none
-            dcgm_driver_loaded=True,
-            dcgm_exporter_driver_loaded=True,
+            _dcgm_driver_loaded=True,
+            _dcgm_exporter_driver_loaded=True,
             nvidia_repo_baseurl=f"file://{MOUNT}",
             nvidia_repo_keyring=str(repository.key_file),
         )

@@ -78,7 +78,7 @@ GIVEN: dict[str, Any] = {
     "rdma_doca_baseurl": "https://example.invalid/doca",
     "rdma_present": {"installed": {}},
     "nccl_tests_host": {"built": False, "note": {"cuda": "12.8"}},
-    "time_sync_node": {"clock": {"settable": True, "keeper": ""}},
+    "_time_sync_node": {"clock": {"settable": True, "keeper": ""}},
     "deepspeed_build": True,
     "dcgm_exporter_packages": ["datacenter-gpu-manager-exporter"],
     "container_toolkit_packages": ["nvidia-container-toolkit"],

@@ -87,14 +87,14 @@ def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "nvidia_repository_distribution": "ubuntu2204",
         "nvidia_repository_architecture": "x86_64",
         # what this host is not: see above
-        "nvidia_repository_node": {"os": {"id": "ubuntu", "version": "22.04"}, "architecture": "x86_64"},
+        "_nvidia_repository_node": {"os": {"id": "ubuntu", "version": "22.04"}, "architecture": "x86_64"},
         "nvidia_repository_driver_branch": "535",
         "nvidia_repository_pins": [
             {"names": ["libcudnn8"], "version": "8.6.0.163-1+cuda11.8"},
             {"names": ["libcudnn8-dev"], "version": "8.6.0.163-1+cuda11.8"},
             {"names": ["libnccl2"], "version": "2.12.7-1+cuda11.6", "nearest": True},
         ],
-        "nvidia_driver_node": {"driver": driver, "kernel": "6.1.0-0-test", "gpus": [{"address": "0000:07:00.0"}]},
+        "_nvidia_driver_node": {"driver": driver, "kernel": "6.1.0-0-test", "gpus": [{"address": "0000:07:00.0"}]},
         "nvidia_driver_mode": "manage",
         "nvidia_driver_packages": ["cuda-drivers-535", "cuda-drivers"],
         "nvidia_driver_branch": "535",
@@ -103,11 +103,11 @@ def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "cudnn_of_torch": "8.7.0.84",
         "nccl_packages": {"libnccl2": "2.12.7-1+cuda11.6"},
         "fabric_manager_wanted": True,
-        "fabric_manager_nvswitch": True,
+        "_fabric_manager_nvswitch": True,
         "fabric_manager_driver": "535.183.01",
-        "fabric_manager_systemd": False,
+        "_fabric_manager_systemd": False,
         "dcgm_packages": ["datacenter-gpu-manager-4-cuda12"],
-        "dcgm_systemd": False,
+        "_dcgm_systemd": False,
     }
 
 
@@ -259,7 +259,7 @@ def test_nothing_is_changed_under_work_on_a_gpu(
     host, before = gpu_host.hosts[0], state(gpu_host)
     work = "touch /dev/nvidiactl /dev/nvidia0; setsid sleep 600 < /dev/nvidia0 > /dev/null 2>&1 & echo $!"
     pid = gpu_host.ssh(host, work)
-    alone = {name: value for name, value in variables.items() if name != "nvidia_driver_node"}
+    alone = {name: value for name, value in variables.items() if name != "_nvidia_driver_node"}
     newer = {"nvidia_driver_branch": "580", "nvidia_driver_packages": ["nvidia-open-580"]}
     newer["fabric_manager_driver"] = "580.159.04"
     try:
@@ -278,7 +278,7 @@ def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     """HGX B200: no NVSwitch on the bus, no /dev/nvidia-nvswitch0."""
     host, folder = gpu_host.hosts[0], "/etc/systemd/system/nvidia-fabricmanager.service.d"
     gpu_host.ssh(host, "apt-get -y -qq --allow-change-held-packages purge nvidia-fabricmanager-535")
-    b200 = {**variables, "fabric_manager_driver": "580.159.04", "fabric_manager_nvlink5": True}
+    b200 = {**variables, "fabric_manager_driver": "580.159.04", "_fabric_manager_nvlink5": True}
     racks = {**b200, "fabric_manager_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
     plays = roles(("fabric_manager",)) + roles(("fabric_manager",), name="Again")
     assert not ansible_play(plays, gpu_host, host, **racks).changed_in("Again")
