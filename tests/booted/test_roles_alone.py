@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ensurepip
 import json
 import re
-import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,8 @@ def host(booted_cache: None, lab_share: Path, tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def with_pip(controller: Controller) -> Controller:  # noqa: F811
     """A controller without uv, whose pip fetches it."""
-    subprocess.run([controller.bin / "python", "-m", "ensurepip"], check=True, capture_output=True)
-    return controller
+    (wheel,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    return replace(controller, env={**controller.env, "PYTHONPATH": str(wheel)})
 
 
 @pytest.mark.parametrize("controller", list(ENDS), indirect=True)

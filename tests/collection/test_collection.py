@@ -112,7 +112,7 @@ def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
     on_host("mkdir -p /opt/theirs; printf '#!/bin/sh\\nexit 1\\n' > /opt/theirs/uv; chmod 755 /opt/theirs/uv")
     reasons = {
         "/opt/theirs/uv": "wheels exist for 3.99 to 3.99, and uv cannot bring one",
-        "/opt/theirs/none": "no uv at /opt/theirs/none, and python_controller_uv names none to copy there",
+        "/opt/theirs/none": "no uv at /opt/theirs/none, the controller has none for Linux",
     }
     # two refusals of one run
     tasks = [

@@ -45,9 +45,10 @@ def test_role_has_the_skeleton(role: str) -> None:
 def test_variables_carry_the_roles_name_and_defaults_are_its_arguments(role: str) -> None:
     known = {name for spec in _specs(role).values() for name in spec.get("options", {})}
     defaults = yaml.safe_load((_ROLES / role / "defaults" / "main.yml").read_text()) or {}
-    assert [name for name in known | defaults.keys() if not name.startswith(f"{role}_")] == []
-    # <role>_touches is for the record of changes; nobody sets it, and no document offers it
-    assert defaults.keys() - known == {f"{role}_touches"}
+    assert [name for name in known | defaults.keys() if not name.removeprefix("_").startswith(f"{role}_")] == []
+    # <role>_touches is for the record of changes, and _<role>_ begins what the role looks up; no document offers them
+    assert {name for name in defaults.keys() - known if name[0] != "_"} == {f"{role}_touches"}
+    assert not [name for name in known if name[0] == "_"]
     required = {name for name, option in _specs(role)["main"].get("options", {}).items() if option.get("required")}
     assert required & defaults.keys() == set()
 
