@@ -42,6 +42,16 @@ def test_what_came_with_the_job_and_is_forsaken_goes_and_nothing_else(shm: Path)
     assert sorted(path.name for path in shm.iterdir()) == ["data_of_the_user", "psm_handed_on", "torch_before"]
 
 
+def test_a_job_whose_state_was_lost_takes_what_came_after_its_plan(shm: Path) -> None:
+    (shm / "torch_before").touch()
+    time.sleep(0.02)  # the kernel's clock of files has ticks of up to 10 ms
+    planned_s = time.time()
+    time.sleep(0.02)
+    (shm / "torch_killed").touch()
+    Containment.recorded("job", {"segments": sorted(shared_memory.present(before_s=planned_s))}).remove()
+    assert [path.name for path in shm.iterdir()] == ["torch_before"]
+
+
 def test_while_another_program_works_with_segments_those_without_a_user_stay(shm: Path) -> None:
     held = Containment.recorded("job", {"segments": []})
     for name in ("torch_killed", "torch_others"):

@@ -146,7 +146,7 @@ class JobFolder:
             except (OSError, JobFolderError) as error:
                 reason = str(error)
             time.sleep(_AGAIN_S)
-        return _rebuilt(self.id, self.rank(), reason, _modified_at(path))
+        return _rebuilt(self, reason, _modified_at(path))
 
     def write_state(self, state: Dict[str, Any]) -> None:
         """Replace the state atomically and sync it; on a full disk, write into the room that the last one takes."""
@@ -394,14 +394,19 @@ def _remove(path: str) -> str:
     return ""
 
 
-def _rebuilt(job_id: str, rank: Optional[int], reason: str, changed_at: float) -> Dict[str, Any]:
+def _rebuilt(job: JobFolder, reason: str, changed_at: float) -> Dict[str, Any]:
     """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable."""
+    from . import shared_memory
     from .contain import Containment  # a state is rarely lost
 
-    guard, supervisor = _keepers(job_id, rank)
+    guard, supervisor = _keepers(job.id, job.rank())
     stat, guard_stat = read_stat(supervisor), read_stat(guard)
-    containment = {"guard": guard, "guard_ticks": guard_stat.start_ticks if guard_stat else 0}
-    alive = stat is not None or bool(Containment.recorded(job_id, containment).members())
+    containment = {
+        "guard": guard,
+        "guard_ticks": guard_stat.start_ticks if guard_stat else 0,
+        "segments": sorted(shared_memory.present(before_s=_modified_at(job.at("plan.json")))),
+    }
+    alive = stat is not None or bool(Containment.recorded(job.id, containment).members())
     failure = row("launcher", f"its state was lost ({reason}): how it ended here is not known", changed_at)
     return {
         "state": "running" if alive else "failed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from typing import Iterable, Iterator, Set, Tuple
@@ -36,9 +37,10 @@ def _segments() -> Iterator[Tuple[str, os.stat_result]]:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
 
-def present() -> Set[Segment]:
-    """Return this login's library-made segments."""
-    return {(name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid()}
+def present(before_s: float = math.inf) -> Set[Segment]:
+    """Return this login's library-made segments that were last changed before a time."""
+    mine = ((name, stat) for name, stat in _segments() if stat.st_uid == os.geteuid())
+    return {(name, stat.st_ino) for name, stat in mine if stat.st_ctime < before_s}
 
 
 def remove_forsaken(before: Set[Segment]) -> None:
