@@ -75,30 +75,3 @@ def test_every_word_reaches_the_script_whole(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-u", script], capture_output=True, text=True, env=known, check=True)
     wanted = ["/l", "/a b", "eth'1", "own", env["NCCL_B"], "8", "train.py", *HOSTILE]
     assert done.stdout == "".join(f"<{word}>" for word in wanted) and done.stderr == ""
-
-
-# what srun does: the command once a node, and the status of one that failed
-_SRUN = """#!/bin/bash
-[[ " $* " = *" --kill-on-bad-exit=1 "* ]] || exit 99
-while [[ $1 == --* ]]; do shift; done
-for node in 0 1; do SLURM_NODEID=$node SLURM_NNODES=2 "$@" || exit $?; done
-"""
-_LAUNCHER = '#!/bin/bash\nprintf "<%s>" "$@"\necho\n[[ $4 = 0 ]] || exit "$STATUS"\n'
-
-
-@pytest.mark.parametrize("status", [0, 7])
-def test_each_node_starts_its_ranks_by_the_launch_script_and_a_failure_is_the_jobs(tmp_path: Path, status: int) -> None:
-    for name, text in {"srun": _SRUN, "scontrol": "#!/bin/sh\n", "launcher": _LAUNCHER}.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "job.sh").write_text(
-        job(launcher=str(tmp_path / "launcher"), program=["t.py", *HOSTILE], network="127.0.0.0/8").script_text()
-    )
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STATUS": str(status), "SLURM_SUBMIT_DIR": str(tmp_path)}
-    env |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
-    done = subprocess.run(["bash", tmp_path / "job.sh"], capture_output=True, text=True, env=env, check=False)
-    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (status, "", 2)
-    for node, line in enumerate(done.stdout.splitlines()):
-        assert line.startswith(f"<--nnodes><2><--node-rank><{node}><--nproc-per-node><8><--master-addr><127.0.0.1>")
-        assert "<--job-id><slurm-7>" in line and f"<--log-dir><{tmp_path}/nodectl-7/ranks/{node}>" in line
-        assert line.endswith(f"<--interface><lo><--><t.py>{''.join(f'<{word}>' for word in HOSTILE)}")
