@@ -1,4 +1,4 @@
-"""A real Prometheus and promtool: this machine's own, or Debian's package below the cache folder."""
+"""A real Prometheus, promtool and node_exporter: this machine's own, or Debian's packages below the cache folder."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from nodectl.common.paths import cache_dir
 _READY_S = 30.0
 
 
-def binaries() -> Path:
-    """The folder of Debian's Prometheus and promtool; skips the test, with the reason, where there is none."""
-    folder = cache_dir() / "prometheus"
-    if not (folder / "usr" / "bin" / "prometheus").exists() and (missing := _unpack(folder)):
-        if not (own := shutil.which("prometheus")) or not shutil.which("promtool"):
-            pytest.skip(f"no prometheus is installed here, and {missing}")
+def binaries(program: str = "prometheus") -> Path:
+    """The folder of Debian's `program`, of promtool too; skips the test, with the reason, where there is none."""
+    folder = cache_dir() / program
+    if not (folder / "usr" / "bin" / program).exists() and (missing := _unpack(program, folder)):
+        if not (own := shutil.which(program)) or not shutil.which("promtool"):
+            pytest.skip(f"no {program} is installed here, and {missing}")
         return Path(own).parent
     return folder / "usr" / "bin"
 
 
-def _unpack(folder: Path) -> str:
+def _unpack(program: str, folder: Path) -> str:
     """Debian's package, without what it needs as a service, or why it cannot be had: nothing is installed."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         return "Debian's package needs apt-get and dpkg-deb"
-    making = folder.with_name(f".prometheus-{os.getpid()}")
+    making = folder.with_name(f".{program}-{os.getpid()}")
     making.mkdir(parents=True)
     try:
-        argv = ["apt-get", "download", "-qq", "prometheus"]
+        argv = ["apt-get", "download", "-qq", program]
         done = subprocess.run(argv, cwd=making, capture_output=True, text=True, check=False, timeout=300)
         packages = list(making.glob("*.deb"))
         if not packages:
@@ -88,18 +88,17 @@ def serving(folder: Path, rules: Path, targets: dict[str, str]) -> Iterator[Serv
     config = folder / "prometheus.yml"
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config.write_text(json.dumps({"global": every, "rule_files": [str(rules)], "scrape_configs": jobs}))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [str(binaries() / "prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
-    argv += ["--log.level=warn", f"--web.listen-address=127.0.0.1:{port}"]
-    log = folder / "prometheus.log"
-    with log.open("w") as output, subprocess.Popen(argv, stdout=output, stderr=output) as process:
-        try:
-            _wait(f"127.0.0.1:{port}/-/ready", process, log)
-            yield Server(port)
-        finally:
-            process.kill()
+    argv = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}", "--log.level=warn"]
+    with _running(folder, "prometheus", argv, "/-/ready") as port:
+        yield Server(port)
+
+
+@contextmanager
+def node_exporter(folder: Path, textfiles: Path) -> Iterator[str]:
+    """The address of a node_exporter that tells this folder's textfiles."""
+    argv = [f"--collector.textfile.directory={textfiles}"]
+    with _running(folder, "prometheus-node-exporter", argv, "/") as port:
+        yield f"127.0.0.1:{port}"
 
 
 @contextmanager
@@ -122,6 +121,22 @@ def telling(text: str) -> Iterator[str]:
             yield f"127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
+
+
+@contextmanager
+def _running(folder: Path, program: str, argv: list[str], ready: str) -> Iterator[int]:
+    """The port of a program on loopback, once it answers at `ready`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [str(binaries(program) / program), *argv, f"--web.listen-address=127.0.0.1:{port}"]
+    log = folder / f"{program}.log"
+    with log.open("w") as output, subprocess.Popen(argv, stdout=output, stderr=output) as process:
+        try:
+            _wait(f"127.0.0.1:{port}{ready}", process, log)
+            yield port
+        finally:
+            process.kill()
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

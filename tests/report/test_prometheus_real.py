@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.checks.gpu.xid import catalogue
 from nodectl.common.resources import data_dir
 from tests.report.metric_samples import all_texts, dcgm_text
-from tests.report.prometheus_server import Server, promtool, serving, telling
+from tests.report.prometheus_server import Server, node_exporter, promtool, serving, telling
 
 RULES = data_dir() / "prometheus" / "alerts.yml"
 DASHBOARD = json.loads(RULES.with_name("dashboard.json").read_text())
@@ -44,10 +47,14 @@ def test_the_alert_rules_are_rules_and_each_fires_when_it_should(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Prometheus that scrapes all of nodectl's files, as node_exporter tells them, and two dcgm-exporters."""
+    """A Prometheus that scrapes a real node_exporter with all of nodectl's files, and what two dcgm-exporters tell."""
     folder = tmp_path_factory.mktemp("prometheus")
+    textfiles = folder / "textfiles"
+    textfiles.mkdir()
+    for command, text in all_texts().items():
+        (textfiles / f"nodectl-{command}.prom").write_text(text)
     with ExitStack() as running:
-        targets = {"node": running.enter_context(telling("".join(all_texts().values())))}
+        targets = {"node": running.enter_context(node_exporter(folder, textfiles))}
         # the label of today, and that of older ones
         for host, label in (("gpu01", "hostname"), ("gpu02", "Hostname")):
             targets[f"dcgm-{host}"] = running.enter_context(telling(dcgm_text(host, label)))
@@ -58,6 +65,18 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             assert time.monotonic() < until, server.asked("targets?state=active")
             time.sleep(0.2)
         yield server
+
+
+def test_no_exporter_tells_a_series_twice(watched: Server) -> None:
+    """Prometheus keeps one of two samples of the same labels, and counts nothing: what was told is compared with it."""
+    for target in watched.asked("targets?state=active")["activeTargets"]:
+        with urlopen(f"http://{target['labels']['instance']}/metrics") as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        series = Counter((sample.name, *sorted(sample.labels.items())) for each in families for sample in each.samples)
+        assert [name for name, times in series.items() if times > 1] == [], target["scrapeUrl"]
+        own = [family.name for family in families if family.name.startswith(("nodectl_", "DCGM_"))]
+        assert len(own) > 10 and not target["lastError"]
+    assert [series["value"][1] for series in watched.query("node_textfile_scrape_error")] == ["0"]
 
 
 def test_each_panel_of_the_dashboard_shows_something(watched: Server) -> None:
