@@ -58,6 +58,11 @@ REFUSED = {
         ("No journal files were opened due to insufficient permissions.\n", "insufficient permissions"),
         ("one two three\nfour\n", "line 1: 'one two three': no line of a kernel log"),
     ],
+    "ibdev2netdev": [
+        ("mlx5_0 port 1 ==> ib", "line 1.*cut"),
+        ("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 <==", "line 2.*cut"),
+        ("0000:0c:00.0 mlx5_0 (MT4123 - M) CX fw 20.35 port 1 (ACTIVE) ==> ib0 (U", "line 1.*cut"),
+    ],
     "ibnetdiscover": [
         ("src/ibnetdisc.c:803; can't open MAD port ((null):0)", "can't open MAD port"),
         ('[1]\t"H-1"[1](1) # "x" lid 1 4xNDR', "line 1.*missing"),

@@ -10,6 +10,7 @@ from tests.facts.parsers.tool_outputs import SAMPLES
 
 TOOLS = {
     "ib_": "perftest",
+    "ibdev2netdev-": "ibdev2netdev",
     "ibnetdiscover-": "ibnetdiscover",
     "ibstat-": "ibstat",
     "ibv_devinfo": "ibv-devinfo",
