@@ -28,7 +28,7 @@ _NAME = "--include-cordoned"
 def _narrow(ctx: click.Context, _: click.Parameter, include: bool) -> None:
     app = ctx.find_object(App)
     if app is not None:
-        app.narrow = _with_cordoned if include else _without_cordoned
+        app.narrow = note_cordoned if include else _without_cordoned
 
 
 # a command that has it is given hosts without those that are cordoned
@@ -60,17 +60,13 @@ def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
     return left
 
 
-def _with_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
-    note_cordoned(app, hosts, "taken in all the same")
-    return tuple(hosts)
-
-
-def note_cordoned(app: App, hosts: Sequence[Host], what: str = "in the ledger") -> None:
-    """Say which of the hosts are cordoned, or that it cannot be told."""
+def note_cordoned(app: App, hosts: Sequence[Host], what: str = "taken in all the same") -> tuple[Host, ...]:
+    """Say which of the hosts are cordoned, or that it cannot be told; return all of them."""
     try:
         _say(what, _cordoned(app, hosts))
     except HistoryError as error:
         note(f"nodectl: which hosts are cordoned cannot be told: {error.message}\n  try: {error.remedy}")
+    return tuple(hosts)
 
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:

@@ -85,7 +85,7 @@ def health(app: App, asked: _Options) -> None:
     if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
-        note_cordoned(app, app.hosts)
+        note_cordoned(app, app.hosts, "in the ledger")
     hook = app.on_event() if app.replay is None else ()
     given = {"hardware": asked.hardware, "stack": asked.stack, "tuning": asked.tuning}
     names = {kind: name for kind, name in given.items() if name}

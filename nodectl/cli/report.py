@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -121,18 +121,21 @@ def trials(inventory: Sequence[str], nature: Nature) -> tuple[Tuned, ...]:
     return tuple(latest.values())
 
 
+_KINDS = ("accept", "health", "jobs", "probe", "provision", "tune-trial")
+
+
 def with_files(content: Content, paths: Sequence[Path]) -> Content:
     """Add what these files hold to the content; UsageError if one cannot be read or is of no kind that is shown."""
-    kinds = ", ".join(f"`{name}`" for name in _READERS)
-    remedy = f"give files of `nodectl --output json` with: {kinds}"
-    readers = {f"nodectl.{name}/1": reader for name, reader in _READERS.items()}
+    remedy = f"give files of `nodectl --output json` with: {', '.join(f'`{kind}`' for kind in _KINDS)}"
+    kinds = {f"nodectl.{kind}/1": kind for kind in _KINDS}
     for path in paths:
         document = read_json(path, remedy)
         schema = document.get("schema") if isinstance(document, dict) else None
-        if schema not in readers:
+        kind = kinds.get(str(schema))
+        if kind is None:
             raise UsageError(f"{path}: no result that a report shows (its schema is {schema!r})", remedy)
         try:
-            content = readers[schema](content, document, path.name)
+            content = _with_document(content, kind, document, _origin(document, path.name))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{path}: malformed {schema}: {error}", remedy) from error
     return content
@@ -146,47 +149,26 @@ def _origin(document: Mapping[str, Any], name: str) -> Origin:
     return Origin(Nature.LAB if document.get("scaled") else Nature.UNTOLD, f"saved in {name}")
 
 
-def _accept(content: Content, document: Mapping[str, Any], _: str) -> Content:
-    fields = {key: value for key, value in document.items() if key != "schema"}
-    return replace(content, acceptances=(*content.acceptances, *values_of(Acceptance, [fields], extra="ignore")))
-
-
-def _findings(content: Content, document: Mapping[str, Any], name: str) -> Content:
+def _with_document(content: Content, kind: str, document: Mapping[str, Any], origin: Origin) -> Content:
+    if kind == "accept":
+        fields = {key: value for key, value in document.items() if key != "schema"}
+        return replace(content, acceptances=(*content.acceptances, *values_of(Acceptance, [fields], extra="ignore")))
+    if kind == "jobs":
+        for job in document["jobs"]:
+            if not isinstance(job, dict):
+                raise ValueError(f"{job!r:.60} is no job")
+        return replace(content, launched=(*content.launched, Launched(tuple(document["jobs"]), origin)))
+    if kind == "tune-trial":
+        verdicts = values_of(Verdict, document["trials"], extra="ignore")
+        label, complete = str(document["baseline"]), bool(document["complete"])
+        return replace(
+            content, tuned=(*content.tuned, Tuned(f"trial {document['id']}", label, verdicts, origin, complete))
+        )
     findings = values_of(Finding, document["findings"], extra="ignore")
-    return replace(content, found=(*content.found, Found(findings, _origin(document, name))))
-
-
-def _probe(content: Content, document: Mapping[str, Any], name: str) -> Content:
-    measurements = values_of(Measurement, document["measurements"], extra="ignore")
-    findings = values_of(Finding, document["findings"], extra="ignore")
-    measured = Measured(measurements, findings, _origin(document, name))
-    return replace(content, measured=(*content.measured, measured))
-
-
-def _trial(content: Content, document: Mapping[str, Any], name: str) -> Content:
-    verdicts = values_of(Verdict, document["trials"], extra="ignore")
-    label, complete = str(document["baseline"]), bool(document["complete"])
-    tuned = Tuned(f"trial {document['id']}", label, verdicts, _origin(document, name), complete)
-    return replace(content, tuned=(*content.tuned, tuned))
-
-
-def _saved_jobs(content: Content, document: Mapping[str, Any], name: str) -> Content:
-    jobs = tuple(document["jobs"])
-    for job in jobs:
-        if not isinstance(job, dict):
-            raise ValueError(f"{job!r:.60} is no job")
-    return replace(content, launched=(*content.launched, Launched(jobs, _origin(document, name))))
-
-
-_Reader = Callable[[Content, Mapping[str, Any], str], Content]
-_READERS: Mapping[str, _Reader] = {
-    "accept": _accept,
-    "health": _findings,
-    "jobs": _saved_jobs,
-    "probe": _probe,
-    "provision": _findings,
-    "tune-trial": _trial,
-}
+    if kind == "probe":
+        measurements = values_of(Measurement, document["measurements"], extra="ignore")
+        return replace(content, measured=(*content.measured, Measured(measurements, findings, origin)))
+    return replace(content, found=(*content.found, Found(findings, origin)))
 
 
 @option_group

@@ -78,7 +78,7 @@ _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a host's output begins: its first line, its last `tail` lines, or `since_s` ago; of one rank if given."""
+    """The beginning of a host's output: its first line, its last `tail` lines, or `since_s` ago; maybe of one rank."""
 
     tail: int | None = None
     local_rank: int | None = None

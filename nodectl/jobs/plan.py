@@ -224,7 +224,7 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the operator asked for; `script` is named from `workdir`, `name` is the program's own."""
+    """The operator's request; `script` is named from `workdir`, `name` is the program's own."""
 
     script: str
     args: tuple[str, ...]
@@ -257,7 +257,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What preflight found, by host in rank order; `skipped` are findings that --skip lets pass."""
+    """Preflight's results, by host in rank order; `skipped` are findings that --skip lets pass."""
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]

@@ -24,7 +24,7 @@ from nodectl.facts.network import Nic, nics_in
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.recording import Entry, Recording
+from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.payload.common.frames import Reader
@@ -141,7 +141,10 @@ def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNee
         return Candidate(host.name, values, None, host.variables, needs=needs, hosts=len(hosts))
     if lacks_python(*_status(answer)):
         return _no_payload(host.name, "the host has no python3", INSTALL_PYTHON)
-    return _unknown(host.name, _last_words(answer.entries.get(KEY), look), _OLD_PYTHON.format(host=host.name))
+    entry = answer.entries.get(KEY)
+    lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
+    actual = (lines[-1] if lines else look.reason)[:_SHOWN_CHARS]
+    return _unknown(host.name, actual, _OLD_PYTHON.format(host=host.name))
 
 
 _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is needed"
@@ -154,6 +157,8 @@ def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 
 def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:
+    # Apptainer runs a file
+    engines = [engine for engine in ENGINES if needs.image and (engine == APPTAINER) == needs.image.startswith("/")]
     return {
         "address": host.address,
         "others": [other.address for other in hosts if other != host][:8],
@@ -164,25 +169,14 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
         "image": needs.image,
-        "engines": _engines_for(needs.image),
+        "engines": engines,
         "engine": needs.engine if needs.engine in _PACKAGES else "",
     }
-
-
-def _engines_for(image: str) -> list[str]:
-    if not image:
-        return []
-    return [APPTAINER] if image.startswith("/") else [engine for engine in ENGINES if engine != APPTAINER]
 
 
 def _status(recording: Recording) -> tuple[int | None, str]:
     entry = recording.entries.get(KEY)
     return (None, "") if entry is None else (entry.exit_status, entry.stderr)
-
-
-def _last_words(entry: Entry | None, unread: Unread) -> str:
-    lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
-    return (lines[-1] if lines else unread.reason)[:_SHOWN_CHARS]
 
 
 def _not_copied(copied: CommandResult) -> Finding:

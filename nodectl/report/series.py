@@ -98,7 +98,9 @@ def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement
     # a pair of which only the second measurement is there is a member all the same
     first += [one for one in measured if one.conditions.get(AGAIN) and _place(one) not in places]
     later = {_place(one): one for one in measured if one.conditions.get(AGAIN) and _place(one) in places}
-    return Series(str(probe), kind, tuple(first), _shared(kind, first), later)
+    words, *others = [_words(kind, one) for one in first]
+    shared = ", ".join(word for word in words if all(word in of_other for of_other in others))
+    return Series(str(probe), kind, tuple(first), shared, later)
 
 
 def _told_apart(series: Sequence[Series]) -> list[Series]:
@@ -127,8 +129,3 @@ def _place(measurement: Measurement) -> tuple[object, ...]:
 
 def _words(kind: MeasurementKind, measurement: Measurement) -> list[str]:
     return kind.conditions(measurement.conditions).split(", ")
-
-
-def _shared(kind: MeasurementKind, members: Sequence[Measurement]) -> str:
-    first, *others = [_words(kind, member) for member in members]
-    return ", ".join(word for word in first if all(word in conditions for conditions in others))

@@ -94,9 +94,9 @@ class Lab:
         self.lab, self.nodectl, self.folder = lab, nodectl, folder
         self.hosts = lab.hosts[:3]
 
-    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
         done: subprocess.CompletedProcess[str] = self.nodectl(
-            "-i", self.lab.inventory, "-l", ",".join(self.hosts), *args, check=False, timeout=300
+            "-i", self.lab.inventory, "-l", ",".join(self.hosts), *args, check=False, timeout=300, **more
         )
         return done
 

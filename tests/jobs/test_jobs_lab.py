@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import LabUnderTest
+from tests.jobs.deaths import Lab
 from tests.payload.fleet import LAUNCHER
 
 pytestmark = [pytest.mark.lab]
@@ -25,61 +26,25 @@ _LAUNCHER = "/usr/local/bin/test-launcher"
 ENDED = ("failed", "finished", "stopped")
 
 
-class Shell:
-    """An operator's shell with this lab as inventory."""
-
-    def __init__(self, lab: Any, nodectl: Any, folder: Path) -> None:
-        self.lab, self.nodectl, self.folder = lab, nodectl, folder
-
-    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = self.nodectl("-i", self.lab.inventory, *args, check=False, **more)
-        return done
+class Shell(Lab):
+    """Launches two ranks on each of two hosts."""
 
     def launch_argv(self, text: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
         script = self.folder / "script.py"
         script.write_text(text)
-        return [
-            "launch",
-            "-e",
-            f"launcher_path={_LAUNCHER}",
-            "--nproc-per-node",
-            "2",
-            *options,
-            str(script),
-            "--",
-            *args,
-        ]
+        own = ("launch", "-e", f"launcher_path={_LAUNCHER}", "--nproc-per-node", "2")
+        return [*own, *options, str(script), "--", *args]
 
     def launch(self, text: str, *options: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         return self.run(*self.launch_argv(text, *options, args=args))
 
-    def begin(self, text: str, *options: str) -> str:
+    def up(self, text: str, *options: str) -> str:
         """Launch with --detach, wait until every rank has spoken; the job's id."""
         done = self.launch(text, "--detach", *options)
         assert done.returncode == 0, done.stderr
         job_id = done.stdout.strip()
-        self.wait_up(job_id)
+        self.wait(lambda: self.run("jobs", "logs", job_id).stdout.count("| up") == 4, "the ranks did not start")
         return job_id
-
-    def wait_up(self, job_id: str) -> None:
-        until = time.monotonic() + 120
-        while self.run("jobs", "logs", job_id).stdout.count("| up") < 4:
-            assert time.monotonic() < until, "the ranks did not start"
-            time.sleep(0.5)
-
-    def job(self, wanted: str) -> dict[str, Any]:
-        done = self.run("--output", "json", "jobs", "show", wanted)
-        found: dict[str, Any] = json.loads(done.stdout)["jobs"][0]
-        return found
-
-    def wait_ended(self, job_id: str, timeout_s: float) -> dict[str, Any]:
-        until = time.monotonic() + timeout_s
-        while True:
-            job = self.job(job_id)
-            if job["state"] in ENDED:
-                return job
-            assert time.monotonic() < until, job
-            time.sleep(0.5)
 
     def left(self, job_id: str) -> str:
         """Pids on all hosts that carry the job's mark; the lab's hosts share no process tree."""
@@ -161,26 +126,13 @@ if os.environ["RANK"] == "0":
 def test_a_project_travels_and_finds_its_checkpoints(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place, text in {
-        "scripts/train.py": PROJECT_SCRIPT,
-        "src/mine.py": "ANSWER = 42",
-        ".env": "KEY=1",
-    }.items():
+    for place, text in {"scripts/train.py": PROJECT_SCRIPT, "src/mine.py": "ANSWER = 42", ".env": "KEY=1"}.items():
         (tmp_path / "project" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / place).write_text(text)
     subprocess.run(["git", "init", "-q", str(tmp_path / "project")], check=True)
     monkeypatch.chdir(tmp_path / "project")
-    argv = [
-        "launch",
-        "-e",
-        f"launcher_path={_LAUNCHER}",
-        "--nproc-per-node",
-        "1",
-        "--checkpoint",
-        "/shared/train",
-        "scripts/train.py",
-        "--",
-    ]
+    argv = ["launch", "-e", f"launcher_path={_LAUNCHER}", "--nproc-per-node", "1", "--checkpoint", "/shared/train"]
+    argv += ["scripts/train.py", "--"]
     done = shell.run(*argv, "1", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("answer 42 in code, found [") == 2
@@ -206,7 +158,7 @@ for step in range(1, 1000):
 
 @pytest.mark.slow
 def test_a_job_is_watched_and_attached_to_from_another_shell(shell: Shell) -> None:
-    job_id = shell.begin(STEPS)
+    job_id = shell.up(STEPS)
     seen = shell.run("--output", "json", "jobs", "watch", "--once", "--interval", "2", job_id)
     assert seen.returncode == 0, seen.stderr
     document = json.loads(seen.stdout)
@@ -223,10 +175,10 @@ def test_a_job_is_watched_and_attached_to_from_another_shell(shell: Shell) -> No
 
 
 def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
-    job_id = shell.begin(SLEEP)
+    job_id = shell.up(SLEEP)
     host = shell.lab.hosts[1]
     shell.lab.ssh(host, "kill -9 $(grep -lz '^RANK=3$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3)")
-    job = shell.wait_ended(job_id, 30)
+    job = shell.wait_ended(job_id)
     assert (job["state"], job["exit_status"]) == ("failed", 137)
     first = job["first_failure"]
     assert (first["host"], first["rank"], first["kind"]) == (host, 3, "signal")

@@ -16,6 +16,7 @@ import pytest
 
 from nodectl.jobs.export import render
 from tests.conftest import LabUnderTest
+from tests.jobs.deaths import Lab
 from tests.torch_venv import torch_venv
 from tests.training_venv import training_venv
 
@@ -37,15 +38,8 @@ dist.destroy_process_group()
 """
 
 
-class Shell:
-    """An operator's shell with this lab as inventory."""
-
-    def __init__(self, lab: Any, nodectl: Any) -> None:
-        self.lab, self.nodectl = lab, nodectl
-
-    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = self.nodectl("-i", self.lab.inventory, *args, check=False, **more)
-        return done
+class Shell(Lab):
+    """Launches by a launch script with torch."""
 
     def launch(self, *args: str) -> subprocess.CompletedProcess[str]:
         return self.run("launch", "-e", f"launcher_path={_LAUNCHER}", *args)
@@ -53,10 +47,6 @@ class Shell:
     def everywhere(self, command: str) -> None:
         for host in self.lab.hosts:
             self.lab.ssh(host, command)
-
-    def job(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run("--output", "json", "jobs", "show", "last").stdout)["jobs"][0]
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +67,14 @@ def idle(lab: LabUnderTest, nodectl: Any, tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / place).write_text(text)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.chdir(tmp_path)
-    return Shell(lab, nodectl)
+    return Shell(lab, nodectl, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def jobs(lab: LabUnderTest, nodectl: Any) -> Iterator[None]:
+def jobs(lab: LabUnderTest, nodectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Those of all tests go together."""
     yield
-    made = Shell(lab, nodectl)
+    made = Shell(lab, nodectl, tmp_path_factory.mktemp("end"))
     made.run("jobs", "stop", "last")
     made.run("jobs", "clean")
 
@@ -130,7 +120,7 @@ def test_a_module_of_the_project_meets_over_torchrun(shell: Shell, torch: str) -
     assert done.returncode == 0, done.stderr + done.stdout
     for host in shell.lab.hosts:
         assert f"{host} | [0] sum 1 of 2 in " in done.stdout and f"/code with {list(WORDS)}\n" in done.stdout
-    assert shell.job()["state"] == "finished"
+    assert shell.job("last")["state"] == "finished"
 
 
 def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell, torch: str) -> None:
@@ -143,7 +133,7 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
         assert done.returncode == 0, done.stderr + done.stdout
         assert done.stdout.count(f"sum 1 of 2 in /srv/my project with {list(WORDS)}\n") == 2
         assert "code: nothing is copied" in done.stderr
-        job = shell.job()["id"]
+        job = shell.job("last")["id"]
         assert shell.lab.ssh(last, f"ls -A ~/.local/state/nodectl/jobs/{job}/code") == ""
         shell.lab.ssh(last, "rm -r /data '/srv/my project/sub'")
         gone = shell.launch(*argv)
@@ -171,7 +161,7 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
     started = time.monotonic()
     failed = shell.launch(*argv, "--", "sh", "-c", dies)
     assert failed.returncode == 1 and time.monotonic() - started < 100
-    cause = shell.job()["first_failure"]
+    cause = shell.job("last")["first_failure"]
     assert (cause["host"], cause["rank"], cause["exit_status"]) == (shell.lab.hosts[1], 3, 7), failed.stderr
     assert "sleep 1000" not in "".join(shell.lab.ssh(host, "ps -e -o args") for host in shell.lab.hosts)
 
