@@ -6,81 +6,55 @@ The rule of the article on the 20 Gb/s network: the mean of the last five readin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodectl.workloads.settings import Settings
+
+# the share by which the throughput must have changed
+UP, DOWN = 0.1, 0.1
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Bounds and start of the batch, of one rank; `up` and `down`: by which share the throughput must have changed."""
-
-    start: int = 1024
-    smallest: int = 256
-    largest: int = 8192
-    window: int = 5
-    up: float = 0.1
-    down: float = 0.1
-    scaling: str = "linear"
-
-    def check(self) -> None:
-        """Raise ValueError if the numbers contradict each other."""
-        if not 1 <= self.smallest <= self.start <= self.largest:
-            raise ValueError(
-                f"--dynamic-start {self.start} is not between --dynamic-min {self.smallest} "
-                f"and --dynamic-max {self.largest}"
-            )
-        if self.window < 1:
-            raise ValueError(f"--dynamic-window {self.window}: at least 1")
-
-    def lr_factor(self, batch: int) -> float:
-        """Return what the learning rate is multiplied with at this batch."""
-        grown = batch / self.start
-        return {"linear": grown, "sqrt": math.sqrt(grown), "none": 1.0}[self.scaling]
-
-
-def of(settings: Any) -> Rule | None:
-    """Return the settings' rule; None if the batch is fixed. ValueError if the numbers contradict."""
+def check(settings: Settings) -> None:
+    """Raise ValueError if the numbers of a dynamic batch contradict each other."""
     if not settings.dynamic_batch:
-        return None
-    rule = Rule(
-        settings.dynamic_start,
-        settings.dynamic_min,
-        settings.dynamic_max,
-        settings.dynamic_window,
-        scaling=settings.dynamic_lr,
-    )
-    rule.check()
-    return rule
+        return
+    if not 1 <= settings.dynamic_min <= settings.dynamic_start <= settings.dynamic_max:
+        raise ValueError(
+            f"--dynamic-start {settings.dynamic_start} is not between --dynamic-min {settings.dynamic_min} "
+            f"and --dynamic-max {settings.dynamic_max}"
+        )
+    if settings.dynamic_window < 1:
+        raise ValueError(f"--dynamic-window {settings.dynamic_window}: at least 1")
 
 
-@dataclass
 class DynamicBatch:
-    """The batch now, and the readings that the next decision rests on."""
+    """The batch now, of one rank, and the readings that the next decision rests on."""
 
-    rule: Rule
-    batch: int = 0
-    readings: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.batch = self.batch or self.rule.start
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.batch = settings.dynamic_start
+        self.readings: list[float] = []
 
     @property
     def lr_factor(self) -> float:
         """Return what the learning rate is multiplied with now."""
-        return self.rule.lr_factor(self.batch)
+        grown = self.batch / self.settings.dynamic_start
+        return {"linear": grown, "sqrt": math.sqrt(grown), "none": 1.0}[self.settings.dynamic_lr]
 
     def update(self, samples_per_s: float) -> str:
         """Take a reading, the same on every rank, and decide; what was changed and why, empty if nothing was."""
-        self.readings = [*self.readings, samples_per_s][-self.rule.window - 1 :]
-        if len(self.readings) <= self.rule.window:
+        window = self.settings.dynamic_window
+        self.readings = [*self.readings, samples_per_s][-window - 1 :]
+        if len(self.readings) <= window:
             return ""
         before, *last = self.readings
         mean = sum(last) / len(last)
         old = self.batch
-        if mean > before * (1 + self.rule.up):
-            self.batch = min(2 * old, self.rule.largest)
-        elif mean < before * (1 - self.rule.down):
-            self.batch = max(old // 2, self.rule.smallest)
+        if mean > before * (1 + UP):
+            self.batch = min(2 * old, self.settings.dynamic_max)
+        elif mean < before * (1 - DOWN):
+            self.batch = max(old // 2, self.settings.dynamic_min)
         if self.batch == old:
             return ""
         return (

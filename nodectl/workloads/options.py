@@ -37,7 +37,7 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     settings = Settings(**{name: value for name, value in given.items() if name in common}, own=own)
     try:
         workload.check(settings)
-        dynamic_batch.of(settings)
+        dynamic_batch.check(settings)
     except ValueError as error:
         parser.error(str(error))
     return settings

@@ -63,8 +63,7 @@ class Training:
                 f"{workload.name} has {workload.smallest_batch} samples at least"
             )
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
-        rule = dynamic_batch.of(settings)
-        self.dynamic = None if rule is None else dynamic_batch.DynamicBatch(rule)
+        self.dynamic = dynamic_batch.DynamicBatch(settings) if settings.dynamic_batch else None
         if settings.warmup_steps > self.total_steps:
             raise Refused(
                 f"--warmup-steps {settings.warmup_steps} of {self.total_steps} steps: the learning rate would never be "

@@ -20,7 +20,7 @@ from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.profiles.gpus import completed
 from nodectl.profiles.load import read_profile
-from nodectl.workloads.dynamic_batch import Rule
+from nodectl.workloads.dynamic_batch import DOWN, UP
 
 WORKLOADS = Path(__file__).parents[2] / "nodectl/workloads"
 NUMBERS = yaml.safe_load((Path(__file__).parents[1] / "fixtures/articles/numbers.yml").read_text())
@@ -163,8 +163,7 @@ def test_a_setting_of_a_workload_is_what_its_program_takes() -> None:
 
 def test_the_batch_follows_the_throughput_by_the_articles_rule() -> None:
     rules = [each for each in settings() if each[3] == "rule dynamic_batch"]
-    rule = Rule()
-    assert [each[2] for each in rules] == [1 + rule.up, 1 - rule.down, 100 * rule.up, 2]
+    assert [each[2] for each in rules] == [1 + UP, 1 - DOWN, 100 * UP, 2]
 
 
 def test_what_measures_a_claim_is_a_command() -> None:

@@ -9,28 +9,20 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+# on a node these files lie in one folder, without the package
+import options  # type: ignore[import-not-found]
+import ranks  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
+from compression import Compressor, check  # type: ignore[import-not-found]
+from feed import Feed  # type: ignore[import-not-found]
+from program import Training  # type: ignore[import-not-found]
+from settings import Settings  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-if TYPE_CHECKING:
-    from nodectl.workloads import options, ranks
-    from nodectl.workloads.compression import Compressor, check
-    from nodectl.workloads.feed import Feed
-    from nodectl.workloads.program import Training
-    from nodectl.workloads.settings import Settings
-    from nodectl.workloads.transformer import Transformer
-else:  # on a node these files lie in one folder, without the package
-    import options
-    import ranks
-    from compression import Compressor, check
-    from feed import Feed
-    from program import Training
-    from settings import Settings
-    from transformer import Transformer
+from transformer import Transformer  # type: ignore[import-not-found]
 
 TINY = ("--d-model=32", "--layers=1", "--heads=2", "--seq=4", "--samples=64", "--batch=4", "--device=cpu", "--lr=0.01")
 WIDTH, BATCH = 256, 32

@@ -12,28 +12,19 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+# on a node these files lie in one folder, without the package
+import program  # type: ignore[import-not-found]
+import resnet50  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
-
-if TYPE_CHECKING:
-    from nodectl.workloads import program, resnet50
-    from nodectl.workloads.feed import Feed
-    from nodectl.workloads.options import parse
-    from nodectl.workloads.program import Training
-    from nodectl.workloads.ranks import Ranks, join
-    from nodectl.workloads.resnet50 import ResNet, Shown
-    from tests.workloads.cifar_files import unpacked
-else:  # on a node these files lie in one folder, without the package
-    import program
-    import resnet50
-    from cifar_files import unpacked
-    from feed import Feed
-    from options import parse
-    from program import Training
-    from ranks import Ranks, join
-    from resnet50 import ResNet, Shown
+from cifar_files import unpacked  # type: ignore[import-not-found]
+from feed import Feed  # type: ignore[import-not-found]
+from options import parse  # type: ignore[import-not-found]
+from program import Training
+from ranks import Ranks, join  # type: ignore[import-not-found]
+from resnet50 import ResNet, Shown
 
 FOLDER = Path(sys.argv[1])
 ALONE = Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",))
@@ -183,7 +174,7 @@ def shared() -> dict[str, Any]:
             rank.calls += 1
             return torch.nn.functional.one_hot(torch.full((len(inputs[0]),), 3), 10)
 
-        workload.evaluate(own, rank, predict)  # type: ignore[arg-type]  # as much of a group as it needs
+        workload.evaluate(own, rank, predict)  # as much of a group as it needs
     return {
         "right": sum(rank.right for rank in ranks),
         "threes": int((test.pictures.labels == 3).sum()),

@@ -9,22 +9,16 @@ import json
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+# on a node these files lie in one folder, without the package
+import options  # type: ignore[import-not-found]
+import sharded  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
-
-if TYPE_CHECKING:
-    from nodectl.workloads import options, sharded
-    from nodectl.workloads.llm import LanguageModel
-    from nodectl.workloads.program import Training
-    from nodectl.workloads.ranks import Ranks
-else:  # on a node these files lie in one folder, without the package
-    import options
-    import sharded
-    from llm import LanguageModel
-    from program import Training
-    from ranks import Ranks
+from llm import LanguageModel  # type: ignore[import-not-found]
+from program import Training  # type: ignore[import-not-found]
+from ranks import Ranks  # type: ignore[import-not-found]
 
 # in an epoch two whole steps of 8 samples, and 4 more
 TINY = (

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.workloads.dynamic_batch import DynamicBatch, Rule, of
+from nodectl.workloads.dynamic_batch import DynamicBatch, check
 from nodectl.workloads.settings import Settings
 
 
-def batches(readings: Sequence[float], rule: Rule | None = None) -> list[int]:
+def batches(readings: Sequence[float], **options: int) -> list[int]:
     """The batch after each reading."""
-    dynamic = DynamicBatch(rule or Rule())
+    dynamic = DynamicBatch(Settings(**options))  # type: ignore[arg-type]  # all are numbers
     found = []
     for reading in readings:
         dynamic.update(reading)
@@ -36,34 +36,36 @@ def test_it_stays_within_its_bounds() -> None:
     rising = [1.2**step for step in range(30)]
     assert max(batches(rising)) == batches(rising)[-1] == 8192
     assert min(batches(rising[::-1])) == batches(rising[::-1])[-1] == 256
-    odd = Rule(start=300, smallest=200, largest=500)
-    assert batches(rising, odd)[-1] == 500 and batches(rising[::-1], odd)[-1] == 200
+    odd = {"dynamic_start": 300, "dynamic_min": 200, "dynamic_max": 500}
+    assert batches(rising, **odd)[-1] == 500 and batches(rising[::-1], **odd)[-1] == 200
 
 
 def test_a_change_is_said_with_its_reason_and_the_learning_rate() -> None:
-    dynamic = DynamicBatch(Rule())
+    dynamic = DynamicBatch(Settings())
     said = [dynamic.update(reading) for reading in [100, *[120] * 5]]
     assert said[:-1] == [""] * 5
     assert said[-1] == (
         "batch 1024 -> 2048 a rank: 120.0 samples/s on average of the last 5, 100.0 before (+20.0 %); learning rate x 2"
     )
     # at its bound there is nothing to say
-    top = DynamicBatch(Rule(largest=1024))
+    top = DynamicBatch(Settings(dynamic_max=1024))
     assert [top.update(reading) for reading in [100, *[120] * 5]] == [""] * 6
 
 
 @pytest.mark.parametrize(("scaling", "factor"), [("linear", 4), ("sqrt", 2), ("none", 1)])
 def test_the_learning_rate_follows(scaling: str, factor: float) -> None:
-    assert Rule(scaling=scaling).lr_factor(4096) == factor
+    dynamic = DynamicBatch(Settings(dynamic_lr=scaling))
+    dynamic.batch = 4096
+    assert dynamic.lr_factor == factor
 
 
 def test_a_resumed_one_decides_as_the_whole_one() -> None:
     series = [100, 120, 150, 150, 160, 170, 90, 80, 70, 60, 50, 50, 50, 50, 70, 90]
     for cut in range(len(series)):
-        first = DynamicBatch(Rule())
+        first = DynamicBatch(Settings())
         for reading in series[:cut]:
             first.update(reading)
-        second = DynamicBatch(Rule())
+        second = DynamicBatch(Settings())
         second.load(first.state())
         for reading in series[cut:]:
             second.update(reading)
@@ -81,4 +83,4 @@ def test_a_resumed_one_decides_as_the_whole_one() -> None:
 )
 def test_numbers_that_contradict_are_refused(given: dict[str, int], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        of(replace(Settings(dynamic_batch=True), **given))  # type: ignore[arg-type]  # all are numbers
+        check(replace(Settings(dynamic_batch=True), **given))  # type: ignore[arg-type]  # all are numbers

@@ -9,24 +9,18 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ["DS_ACCELERATOR"] = "cpu"
 
+# on a node these files lie in one folder, without the package
+import options  # type: ignore[import-not-found]
+import ranks  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
-
-if TYPE_CHECKING:
-    from nodectl.workloads import options, ranks
-    from nodectl.workloads.feed import Feed
-    from nodectl.workloads.program import Training
-    from nodectl.workloads.transformer import Transformer
-else:  # on a node these files lie in one folder, without the package
-    import options
-    import ranks
-    from feed import Feed
-    from program import Training
-    from transformer import Transformer
+from feed import Feed  # type: ignore[import-not-found]
+from program import Training  # type: ignore[import-not-found]
+from transformer import Transformer  # type: ignore[import-not-found]
 
 # 20 samples a rank, 8 in a step: an epoch's third step has one micro-batch, and DeepSpeed is told of two
 COURSE = ("--d-model=32", "--layers=2", "--heads=4", "--seq=4", "--samples=40", "--device=cpu", "--dropout=0")
