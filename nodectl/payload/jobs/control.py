@@ -17,7 +17,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, notes
+from . import checkpoints, notes, shared_memory
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
@@ -343,6 +343,8 @@ def _force(job: JobFolder) -> Row:
     A disk that takes no state does not prevent the kill.
     """
     last_state = job.state()
+    containment = Containment.recorded(job.id, last_state.get("containment", {}))
+    segments = containment.mapped()  # before ranks die with their supervisor
     ends_s = time.monotonic() + _FORCE_S
     # if its state was lost, `signal_supervisor` finds the next process that holds the job
     while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
@@ -351,8 +353,8 @@ def _force(job: JobFolder) -> Row:
     if "repaired" in state and not last_state["final"]:
         state = last_state  # the job ended by this stop, so the state before it is the better record
     if "containment" in state:
-        containment = Containment.recorded(job.id, state["containment"])
         containment.kill(_FORCE_S)
+        shared_memory.remove(segments)
         containment.remove()
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}

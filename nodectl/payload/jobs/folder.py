@@ -104,13 +104,6 @@ class JobFolder:
             raise JobFolderError(f"job {self.id}: its rank file is damaged")
         return plan
 
-    def any_plan(self) -> Dict[str, Any]:
-        """Return the plan's readable part, whatever its version; {} if nothing can be read."""
-        try:
-            return self._read_json("plan.json")
-        except (OSError, JobFolderError):
-            return {}
-
     def rank(self) -> Optional[int]:
         """Return this node's place in the plan; None if that cannot be read."""
         try:
@@ -126,11 +119,6 @@ class JobFolder:
         """Return the job's key for heartbeats."""
         with open(self.at("secret"), "rb") as file:
             return file.read()
-
-    def take_environment(self) -> Dict[str, str]:
-        """Return the variables of --env and --env-file, and forget them: only the ranks may know them."""
-        values, self.environment = self.environment, {}
-        return values
 
     def state(self) -> Dict[str, Any]:
         """Return the last written state, or a rebuilt one; `received` before a supervisor has started."""

@@ -198,8 +198,12 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     count = gpu_count()
+    installed_engines = [engine for engine in request["engines"] if shutil.which(engine)]
     return {
-        "launcher": {"sha256": sha256_of(launcher), "executable": os.access(launcher, os.X_OK)},
+        "launcher": {
+            "sha256": hashlib.sha256(launcher.read_bytes()).hexdigest() if launcher.is_file() else "",
+            "executable": os.access(launcher, os.X_OK),
+        },
         "job_venv": {
             "python": python_version(venv) if venv else "",
             "torch": installed(venv, r"torch") if venv else "",
@@ -207,15 +211,10 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
         },
-        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
+        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in installed_engines}},
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
     }
-
-
-def sha256_of(path: Path) -> str:
-    """Empty if there is no such file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def python_version(prefix: Path) -> str:
@@ -233,10 +232,6 @@ def python_version(prefix: Path) -> str:
         return record.name.split("-")[1]
     match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
     return match.group(1) if match else ""
-
-
-def _engines(request: Dict[str, Any]) -> List[str]:
-    return [engine for engine in request["engines"] if shutil.which(engine)]
 
 
 def image_of(engine: str, image: str) -> str:
