@@ -255,7 +255,7 @@ def write_atomic(path: str, data: bytes) -> None:
             file.write(data)
             _sync(file)
         os.replace(temporary, path)
-        sync_folder(os.path.dirname(path))
+        sync(os.path.dirname(path))
     except OSError:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -276,21 +276,12 @@ def no_space(path: str) -> str:
     return f"no space is left on the file system of {path}" if is_full(path) else ""
 
 
-def sync_folder(path: str) -> None:
-    """Sync a folder's names to the disk; file systems without that operation are ignored."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: str) -> None:
+    """Sync a file, or a folder's names, to the disk; file systems without that operation are ignored."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
             os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_file(path: str) -> None:
-    """Sync a file that another process has written."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)
 

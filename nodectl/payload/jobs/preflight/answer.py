@@ -66,14 +66,9 @@ def candidates(request: Dict[str, Any]) -> Iterator[str]:
     if request["address"]:
         yield from resolve(request["address"]) or ()
     for other in request["others"][:8]:
-        yield from source_towards(other)
-
-
-def source_towards(address: str) -> Iterator[str]:
-    """Yield the own address from which packets to `address` would leave; nothing is sent."""
-    with contextlib.suppress(OSError), socket.socket(family(address), socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
-        yield probe.getsockname()[0]
+        with contextlib.suppress(OSError), socket.socket(family(other), socket.SOCK_DGRAM) as probe:
+            probe.connect((other, 9))  # nothing is sent
+            yield probe.getsockname()[0]
 
 
 def choose(
@@ -305,23 +300,19 @@ def folder(path: Path) -> Dict[str, Any]:
 
 def write_error(folder: Path) -> str:
     """Return why nothing can be written there; "" if it can."""
+    path = folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}"
     try:
         with made(folder):
-            _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(handle, "wb", buffering=0) as file:
+                    file.write(b"\1" * _BLOCK_BYTES)
+                    os.fsync(file)
+            finally:
+                path.unlink()
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _write_block(path: Path) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(b"\1" * _BLOCK_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-    finally:
-        path.unlink()
 
 
 def free_mib(folder: Path) -> Optional[int]:
