@@ -82,7 +82,7 @@ def test_what_is_handled_or_another_process_has_is_no_note(run: Any, tmp_path: P
     process = run(script)
     process.communicate(timeout=60)
     assert process.returncode == 3
-    assert notes.is_watched(str(tmp_path), 3)
+    assert notes.watch_of(str(tmp_path), 3)
     assert notes.read_error(str(tmp_path), 3) is None
 
 

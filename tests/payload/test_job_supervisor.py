@@ -74,10 +74,6 @@ def rank_pid(job_id: str, rank: int) -> int:
     return next(pid for pid in processes_of(job_id) if wanted in "\0" + Path(f"/proc/{pid}/environ").read_text())
 
 
-def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def left_over(job_id: str) -> list[object]:
     """Processes of the job, of its supervisors and guards too."""
     marks = (f"jobs.control\0start\0{job_id}".encode(), f"NODECTL_JOB_ID={job_id}\0".encode())

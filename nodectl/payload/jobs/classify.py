@@ -112,7 +112,11 @@ class Verdict(NamedTuple):
 
 def judge(evidence: Evidence) -> Verdict:
     """Return what ended a rank; texts of its log count least, and are marked as such."""
-    verdict = _judge(evidence)
+    code = evidence.code
+    if evidence.note is not None:  # what came after an uncaught exception did not end the rank
+        verdict = _by_note(evidence.note)
+    else:
+        verdict = _by_signal(-code, evidence) if code is not None and code < 0 else _by_status(evidence)
     lines = [_status_line(evidence), *verdict.evidence, *evidence.kernel]
     if verdict.category in _OF_MEMORY:
         lines += evidence.memory_killer or (() if verdict.category == "host_out_of_memory" else (evidence.other_kills,))
@@ -139,15 +143,6 @@ def _status_line(evidence: Evidence) -> str:
         return "its exit status is not known: its launcher took it away first"
     what = f"signal {-code} ({signal_name(-code)})" if code < 0 else f"exit status {code}"
     return f"{what}, as its launcher's log has it ({LOG_ONLY})" if evidence.code_from_log else f"its own end: {what}"
-
-
-def _judge(evidence: Evidence) -> Verdict:
-    code = evidence.code
-    if evidence.note is not None:  # what came after an uncaught exception did not end the rank
-        return _by_note(evidence.note)
-    if code is not None and code < 0:
-        return _by_signal(-code, evidence)
-    return _by_status(evidence)
 
 
 def _by_note(note: Dict[str, Any]) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from . import shared_memory, syscalls
 from .process import all_pids, below, descendants, is_alive, is_stopped, read_environ, read_stat, send
@@ -17,6 +17,15 @@ MARKER = "NODECTL_JOB_ID"
 KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
 _ENGINE_S = 5.0  # for an engine to end its container
+
+
+def by_mark() -> Dict[str, Set[int]]:
+    """Return the living processes of jobs by the job's id in their environment."""
+    pids: Dict[str, Set[int]] = {}
+    for pid in all_pids():
+        if job_id := read_environ(pid).get(MARKER):
+            pids.setdefault(job_id, set()).add(pid)
+    return pids
 
 
 class Containment:
@@ -61,16 +70,16 @@ class Containment:
             **({"container": self._container} if self._container else {}),
         }
 
-    def members(self) -> Set[int]:
+    def members(self, marked: Optional[Mapping[str, Set[int]]] = None) -> Set[int]:
         """Return the pids of the job's living processes; seen from another shell, guard and supervisor are among them.
 
-        Without a guard those count that have the job's mark in their environment.
+        Without a guard those count that have the job's mark in their environment (`marked`, if they are known).
         """
         if self._is_own:
             return descendants({os.getpid()}) - self.spared - (descendants(self.spared) if self.spared else set())
         if self._has_guard():
             return {self.guard} | descendants({self.guard})
-        return {pid for pid in all_pids() if read_environ(pid).get(MARKER) == self._job_id}
+        return set((by_mark() if marked is None else marked).get(self._job_id, ()))
 
     def _has_guard(self) -> bool:
         return is_alive(self.guard, self._guard_ticks)
@@ -98,7 +107,8 @@ class Containment:
         return shared_memory.mapped_by(self.members()) - (self._segments or set())
 
     def remove(self) -> None:
-        """Remove the job's shared memory that no process uses any more."""
+        """Remove the job's shared memory that no process uses any more: what bears its id, or came with it."""
+        shared_memory.remove({segment for segment in shared_memory.present() if self._job_id in segment[0]})
         if self._segments is not None:
             shared_memory.remove_forsaken(self._segments)
 

@@ -75,10 +75,3 @@ def _once(paths: Iterable[str]) -> List[str]:
         if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):
             kept.append(path)
     return kept
-
-
-def end_argv(container: Dict[str, Any], called: str) -> List[str]:
-    """Return the argv that ends the container; [] if the container is a child process of the job."""
-    if container["engine"] == APPTAINER:
-        return []
-    return [container["engine"], "rm", "--force", called]

@@ -14,11 +14,11 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from ..common.frames import exit_status, send
-from . import checkpoints, notes
-from .contain import KILL_ROUND_S, Containment
+from . import checkpoints, notes, shared_memory
+from .contain import KILL_ROUND_S, Containment, by_mark
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
     JobFolder,
@@ -29,8 +29,7 @@ from .folder import (
     partial_jobs,
     payload_folder,
     state_root,
-    sync_file,
-    sync_folder,
+    sync,
     undone_jobs,
     write_atomic,
 )
@@ -67,21 +66,6 @@ def main(argv: List[str]) -> int:
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
 
 
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM, SIGHUP and SIGINT into SystemExit inside the block; restore the former handlers after it."""
-
-    def leave(*_: object) -> None:
-        raise SystemExit(1)
-
-    before = {number: signal.signal(number, leave) for number in _ENDS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _receive(job: JobFolder, rank: str) -> None:
     try:
         os.makedirs(job.partial, mode=0o700)
@@ -89,7 +73,7 @@ def _receive(job: JobFolder, rank: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as JobFolder.is_receiving looks for
         _unpack(job, int(rank))
         os.rename(job.partial, job.path)
-        sync_folder(jobs_root())
+        sync(jobs_root())
         if job.undone:  # checked after the rename: `discard` writes its mark first and looks for the folder then
             raise JobFolderError(_UNDONE)
     except BaseException:
@@ -104,7 +88,7 @@ def _unpack(job: JobFolder, rank: int) -> None:
     extract(job.partial)
     write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
-        sync_file(os.path.join(job.partial, name))
+        sync(os.path.join(job.partial, name))
     for name in ("ranks", "code"):  # the archive holds no empty folders, and the job runs in them
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
 
@@ -122,8 +106,11 @@ def start(job_id: str, rank: str) -> List[Row]:
     job.environment = _variables(sys.stdin.buffer.readline())
     if os.path.exists(job.path) or os.path.exists(job.partial):
         raise JobFolderError(f"{job.path} is there already")
-    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
-        _receive(job, rank)
+    for number in _ENDS:  # if the operator's command ends, this one ends too, and leaves nothing
+        signal.signal(number, lambda *_: sys.exit(1))
+    _receive(job, rank)
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_DFL)
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
@@ -186,14 +173,20 @@ def show(*job_ids: str) -> List[Row]:
     """Return a row a job: the plan's public fields, the state, and whether its supervisor lives."""
     received = [JobFolder(job_id) for job_id in job_ids or known_jobs()]
     partial = [JobFolder(job_id) for job_id in partial_jobs() if not job_ids or job_id in job_ids]
-    rows = [(job, describe(job)) for job in received if job.exists]
+    marked = by_mark()
+    rows = [(job, describe(job, marked=marked)) for job in received if job.exists]
     kept = [row for job, row in rows if job.exists]  # another operator may remove one meanwhile
-    return kept + [describe_partial(job) for job in partial]
+    return kept + [describe(job) for job in partial]
 
 
-def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
-    """Return the row of a job on this node; `plan` is None and `problem` says why if it cannot be read."""
+def describe(job: JobFolder, state: Optional[Row] = None, marked: Optional[Dict[str, Set[int]]] = None) -> Row:
+    """Return the row of a job on this node; `plan` is None and `problem` says why if it cannot be read.
+
+    Its state is partial if its upload is still running or was interrupted.
+    """
     row: Row = {"id": job.id, "plan": None, "rank": job.rank(), "problem": "", "alive": False, "processes": 0}
+    if not job.exists:
+        return {**row, "alive": job.is_receiving(), "state": {"state": "partial", "final": True}}
     try:
         plan = job.plan()
         row["plan"] = {key: plan.get(key) for key in _PLAN_KEYS}
@@ -207,22 +200,8 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
         row["traces"] = [note for note in map(notes.read, notes_of_ranks) if note]
     row["alive"] = job.supervisor_alive()
     if "containment" in state:
-        row["processes"] = len(Containment.recorded(job.id, state["containment"]).members() - {state["pid"]})
+        row["processes"] = len(Containment.recorded(job.id, state["containment"]).members(marked) - {state["pid"]})
     return {**row, "state": state}
-
-
-def describe_partial(job: JobFolder) -> Row:
-    """Return the row of a job whose upload is still running or was interrupted."""
-    state = {"state": "partial", "final": True}
-    return {
-        "id": job.id,
-        "plan": None,
-        "rank": None,
-        "problem": "",
-        "alive": job.is_receiving(),
-        "processes": 0,
-        "state": state,
-    }
 
 
 def pulse(job_id: str, pattern: str) -> List[Row]:
@@ -268,7 +247,7 @@ def clean(*job_ids: str) -> List[Row]:
 
 
 def _clean(job: JobFolder) -> Row:
-    row = describe(job) if job.exists else describe_partial(job)
+    row = describe(job)
     removed = not row["alive"] and row["processes"] == 0
     problem = row["problem"]
     if removed:
@@ -343,6 +322,8 @@ def _force(job: JobFolder) -> Row:
     A disk that takes no state does not prevent the kill.
     """
     last_state = job.state()
+    containment = Containment.recorded(job.id, last_state.get("containment", {}))
+    segments = containment.mapped()  # before ranks die with their supervisor
     ends_s = time.monotonic() + _FORCE_S
     # if its state was lost, `signal_supervisor` finds the next process that holds the job
     while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
@@ -351,8 +332,8 @@ def _force(job: JobFolder) -> Row:
     if "repaired" in state and not last_state["final"]:
         state = last_state  # the job ended by this stop, so the state before it is the better record
     if "containment" in state:
-        containment = Containment.recorded(job.id, state["containment"])
         containment.kill(_FORCE_S)
+        shared_memory.remove(segments)
         containment.remove()
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.patterns import lazily
@@ -42,7 +43,7 @@ class HostAtStart(NamedTuple):
 
 def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
     """Record the host's state at this moment, just before its ranks are started."""
-    return HostAtStart(job, logs, output, kernel.now_s(), kernel.host_kills())
+    return HostAtStart(job, logs, output, time.monotonic(), kernel.host_kills())
 
 
 def describe(
@@ -68,9 +69,9 @@ def describe(
     return failure
 
 
-def _failure(verdict: Verdict, rank: int, code: Optional[int], note: Optional[Dict[str, Any]], time: float) -> Failure:
+def _failure(verdict: Verdict, rank: int, code: Optional[int], note: Optional[Dict[str, Any]], at: float) -> Failure:
     status = None if code is None else (code if code >= 0 else 128 - code)
-    failure = row(verdict.kind, verdict.message, time, rank=rank, exit_status=status, evidence=list(verdict.evidence))
+    failure = row(verdict.kind, verdict.message, at, rank=rank, exit_status=status, evidence=list(verdict.evidence))
     failure.update({"class": verdict.category, "traceback": verdict.traceback[-_TRACEBACK_CHARS:]})
     failure["line"] = line_of(verdict.traceback)
     if note and note.get("flight"):
@@ -95,8 +96,8 @@ def _evidence(
         after_another=after_another,
         note=note,
         # a full disk may have kept the rank from writing its note
-        watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
-        left=notes.has_left(host.job, death.rank),
+        watched=bool(notes.watch_of(host.job, death.rank)) and not no_space(host.job),
+        left="left" in notes.read(notes.place(host.job, death.rank, "error.json")),
         full=full if note is None else (),
         stack=notes.crash(host.job, death.rank),
         **log_of(host.logs, host.output, death.local_rank),

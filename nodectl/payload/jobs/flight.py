@@ -112,17 +112,6 @@ def _called_at(frames: Any) -> str:
     return ""
 
 
-def dumps_of(job: str) -> Dict[int, str]:
-    """Return, by rank, the newest dump below the job's folder (the launch script has torch write them there)."""
-    newest: Dict[int, str] = {}
-    paths: List[str] = glob.glob(os.path.join(glob.escape(job), "ranks", "**", "*_rank_*"), recursive=True)
-    for path in sorted(paths, key=_written_at):
-        match = _RANK.search(path)
-        if match and os.path.isfile(path):
-            newest[int(match.group(1))] = path
-    return newest
-
-
 def _written_at(path: str) -> float:
     try:
         return os.path.getmtime(path)
@@ -134,7 +123,13 @@ def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
     """Return, by rank (as text), `groups` or the `problem` of each dump that was written since a monotonic moment."""
     dumps: Dict[str, Any] = {}
     since = time.time() - (time.monotonic() - since_s) - _CLOCK_S
-    for rank, path in sorted(dumps_of(job).items()):
+    newest: Dict[int, str] = {}  # the launch script has torch write them there
+    paths = glob.glob(os.path.join(glob.escape(job), "ranks", "**", "*_rank_*"), recursive=True)
+    for path in sorted(paths, key=_written_at):
+        match = _RANK.search(path)
+        if match and os.path.isfile(path):
+            newest[int(match.group(1))] = path
+    for rank, path in sorted(newest.items()):
         if _written_at(path) < since:
             continue  # of an earlier attempt
         try:

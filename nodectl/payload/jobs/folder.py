@@ -104,13 +104,6 @@ class JobFolder:
             raise JobFolderError(f"job {self.id}: its rank file is damaged")
         return plan
 
-    def any_plan(self) -> Dict[str, Any]:
-        """Return the plan's readable part, whatever its version; {} if nothing can be read."""
-        try:
-            return self._read_json("plan.json")
-        except (OSError, JobFolderError):
-            return {}
-
     def rank(self) -> Optional[int]:
         """Return this node's place in the plan; None if that cannot be read."""
         try:
@@ -126,11 +119,6 @@ class JobFolder:
         """Return the job's key for heartbeats."""
         with open(self.at("secret"), "rb") as file:
             return file.read()
-
-    def take_environment(self) -> Dict[str, str]:
-        """Return the variables of --env and --env-file, and forget them: only the ranks may know them."""
-        values, self.environment = self.environment, {}
-        return values
 
     def state(self) -> Dict[str, Any]:
         """Return the last written state, or a rebuilt one; `received` before a supervisor has started."""
@@ -267,7 +255,7 @@ def write_atomic(path: str, data: bytes) -> None:
             file.write(data)
             _sync(file)
         os.replace(temporary, path)
-        sync_folder(os.path.dirname(path))
+        sync(os.path.dirname(path))
     except OSError:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -288,21 +276,12 @@ def no_space(path: str) -> str:
     return f"no space is left on the file system of {path}" if is_full(path) else ""
 
 
-def sync_folder(path: str) -> None:
-    """Sync a folder's names to the disk; file systems without that operation are ignored."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: str) -> None:
+    """Sync a file, or a folder's names, to the disk; file systems without that operation are ignored."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
             os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_file(path: str) -> None:
-    """Sync a file that another process has written."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)
 

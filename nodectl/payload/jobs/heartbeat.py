@@ -170,10 +170,6 @@ class Peers:
         """Return for how many seconds each host has been silent."""
         return {rank: now_s - self._heard_s.get(rank, self._born_s) for rank in self.ranks}
 
-    def any_in(self, *states: str) -> bool:
-        """Tell whether a host is in one of these states, in any attempt."""
-        return any(beat.state in states for beat in self.beats.values())
-
     def any_here_in(self, *states: str) -> bool:
         """Tell whether a host of this attempt is in one of these states."""
         return any(beat.state in states for beat in self.here())

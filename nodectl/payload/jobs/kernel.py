@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..common import machine
@@ -154,11 +153,6 @@ def _log() -> Tuple[str, str]:
     texts = (machine.printed(argv, _TOOL_S) for argv in _LOGS)
     text = next(filter(None, texts), "")
     return text, "" if text else "this login may not read it"
-
-
-def now_s() -> float:
-    """Return the log's clock: seconds since boot, without time asleep."""
-    return time.monotonic()
 
 
 _GPUS = "/proc/driver/nvidia/gpus"

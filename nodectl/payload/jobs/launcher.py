@@ -75,7 +75,9 @@ def command(plan: Dict[str, Any], job: JobFolder) -> Command:
     """Return the launch script for this host, in the node's environment plus what the operator gave."""
     start = plan.get("start") or {}
     env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
-    env.update(job.environment if plan.get("restarts") else job.take_environment())
+    env.update(job.environment)
+    if not plan.get("restarts"):
+        job.environment = {}  # only the ranks may know them
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
@@ -108,10 +110,10 @@ def _in_container(
     has_rdma = os.path.isdir("/dev/infiniband")
     place = container.Place(job.path, cwd, folders, programs, has_rdma, os.getuid(), os.getgid())
     names = container.handed_over(env, plan["env_names"])
-    return container.argv(start["container"], container_name(plan, job), place, names, arguments)
+    return container.argv(start["container"], container_name(job), place, names, arguments)
 
 
-def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
+def container_name(job: JobFolder) -> str:
     """Return the name of this host's container; another host of the same machine has another one."""
     return container.name(job.id, job.rank() or 0)
 
@@ -119,7 +121,9 @@ def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
 def container_end(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     """Return what ends this host's container; empty if the job has none, or it is a child of the job."""
     asked = (plan.get("start") or {}).get("container")
-    return container.end_argv(asked, container_name(plan, job)) if asked else []
+    if not asked or asked["engine"] == container.APPTAINER:
+        return []
+    return [asked["engine"], "rm", "--force", container_name(job)]
 
 
 def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
@@ -158,18 +162,13 @@ def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     arguments += ["--local-addr", host["address"]]
     arguments += ["--interface", host["interface"]] if host.get("interface") else []
     arguments += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
-    arguments += _environment(plan, start)
+    # not the host's default, which a container does not have
+    venv = plan["venv"] if start.get("container") else venv_of(plan, host)
+    arguments += ["--venv", venv] if venv or start.get("container") else []
     if start.get("engine", _TORCHRUN) != _TORCHRUN:
         return [*arguments, "--engine", start["engine"], "--", *start["argv"]]
     arguments += ["--module", "yes"] if start.get("module") else []
     return [*arguments, "--", plan["script"], *plan["args"]]
-
-
-def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
-    if start.get("container"):  # not the host's default, which the container does not have
-        return ["--venv", plan["venv"]]
-    venv = venv_of(plan, plan["hosts"][plan["rank"]])
-    return ["--venv", venv] if venv else []
 
 
 _HCA = "NCCL_IB_HCA"
@@ -179,13 +178,9 @@ def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, 
     """Return the variable that names the NICs, unless the operator or NCCL's own files do."""
     if _HCA in env:
         return {}
-    if not host.get("ib_hca") or _sets_hca(env):
+    if not host.get("ib_hca") or any(_names_it(path) for path in _nccl_files(env)):
         return {}
     return {_HCA: host["ib_hca"]}
-
-
-def _sets_hca(env: Mapping[str, str]) -> bool:
-    return any(_names_it(path) for path in _nccl_files(env))
 
 
 def _nccl_files(env: Mapping[str, str]) -> List[str]:

@@ -147,7 +147,9 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     yield _report(job, ranks, with_children(job.path, first, ranks, venv), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
-        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
+        lines = kernel.log_since(time.monotonic() - (time.time() - os.path.getmtime(job.at("plan.json"))))[0]
+        xids = [line.text for line in lines if line.kind == "xid"]
+        rest = {"flight": flight.read_dumps(job.path), "xids": xids}
         rest["ended"] = [end["rank"] for end in state.get("ends", ())]
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
@@ -181,10 +183,6 @@ def _report(
     return {"ranks": told}
 
 
-def _xids(job: JobFolder) -> List[str]:
-    return [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"]
-
-
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
     """Find the job's ranks here, and their environments: the topmost processes with a rank's variables."""
     by_pid: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
@@ -196,12 +194,6 @@ def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[
             by_pid[pid] = (Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), -1), env)
     in_order = sorted(by_pid.values(), key=lambda item: item[0].rank)
     return [rank for rank, _ in in_order], [env for _, env in in_order]
-
-
-def _since_s(job: JobFolder) -> float:
-    with contextlib.suppress(OSError):
-        return kernel.now_s() - (time.time() - os.path.getmtime(job.at("plan.json")))
-    return kernel.now_s()
 
 
 def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import heapq
 import io
+import itertools
 import json
 import os
 import re
 import resource
 import time
 from bisect import bisect_left
-from itertools import islice
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..common.frames import exit_status, send
@@ -79,7 +79,9 @@ def _marked(name: str, rank: Optional[int]) -> Optional[int]:
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
-    sizes = outputs.sizes_at(job, time.time() - seconds)
+    sizes: Dict[str, int] = {}
+    for row in itertools.takewhile(lambda row: row.time <= time.time() - seconds, outputs.rows(job)):
+        sizes.update(row.sizes)
     begins = {}
     for name in outputs.shown_files(job, rank):
         with _opened(job, name) as file:
@@ -120,7 +122,7 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
             yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
 
     newest_first = heapq.merge(*map(last_lines, names))
-    for _, _, name, offset in islice(newest_first, lines):
+    for _, _, name, offset in itertools.islice(newest_first, lines):
         begins[name] = offset
     for file in files.values():
         file.close()

@@ -30,19 +30,15 @@ def read(path: str) -> Dict[str, Any]:
     return {}
 
 
-def _place(job: str, rank: int, ending: str) -> str:
+def place(job: str, rank: int, ending: str) -> str:
+    """Return the path of a rank's note."""
     return os.path.join(job, "notes", f"{rank}.{ending}")
 
 
 def watch_of(job: str, rank: int) -> Dict[str, int]:
     """`signal` that has its stacks written, `handle` of their file; empty without."""
-    watch = read(_place(job, rank, "json"))
+    watch = read(place(job, rank, "json"))
     return watch if all(isinstance(watch.get(name), int) for name in ("signal", "handle")) else {}
-
-
-def is_watched(job: str, rank: int) -> bool:
-    """Tell whether the rank's Python would have recorded an uncaught exception."""
-    return bool(watch_of(job, rank))
 
 
 def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, Any]]:
@@ -50,10 +46,10 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
 
     One from before `since_s` is another attempt's.
     """
-    note = read(_place(job, rank, "error.json"))
+    note = read(place(job, rank, "error.json"))
     if "chain" not in note or note["monotonic_s"] < since_s:
         return None
-    flight = _place(job, rank, "flight.json")
+    flight = place(job, rank, "flight.json")
     return {**note, "flight": read(flight) if _written_since(flight, since_s) else {}}
 
 
@@ -63,11 +59,6 @@ def _written_since(path: str, since_s: float) -> bool:
     return False
 
 
-def has_left(job: str, rank: int) -> bool:
-    """Tell whether the rank recorded that no exception ended it."""
-    return "left" in read(_place(job, rank, "error.json"))
-
-
 def raised_at(note: Dict[str, Any]) -> float:
     """Return when the exception was raised, by this host's steady clock."""
     return steady.of_monotonic(float(note["monotonic_s"]))
@@ -75,7 +66,7 @@ def raised_at(note: Dict[str, Any]) -> float:
 
 def full_disks(job: str, *more: str) -> List[str]:
     """Return which of the job's folder, the usual temporary folders and `more` have no free space now."""
-    return [place for place in (job, "/dev/shm", "/tmp", "/", *more) if is_full(place)]  # noqa: S108
+    return [where for where in (job, "/dev/shm", "/tmp", "/", *more) if is_full(where)]  # noqa: S108
 
 
 def crash(job: str, rank: int) -> str:
@@ -86,4 +77,4 @@ def crash(job: str, rank: int) -> str:
 
 def stacks(job: str, rank: int) -> str:
     """Return the end of faulthandler's text for a rank, from a crash or a request."""
-    return outputs.tail(_place(job, rank, "stacks"), 256 * 1024)
+    return outputs.tail(place(job, rank, "stacks"), 256 * 1024)

@@ -43,11 +43,6 @@ def own_files(folder: str, rank: int) -> List[str]:
     return [path for path in paths if local_rank(path) == rank]
 
 
-def every_file(job: JobFolder) -> List[str]:
-    """Names, below the job's folder, of all files with output."""
-    return [COMMON, *(name for name, _ in _rank_files(job))]
-
-
 def shown_files(job: JobFolder, rank: Optional[int] = None) -> List[str]:
     """Names of those in which each line stands once; of one rank's, and of those where it may be, with `rank`."""
     rank_files = [name for name, only in _rank_files(job) if only and rank in (None, local_rank(name))]
@@ -102,16 +97,6 @@ def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
         return None
 
 
-def sizes_at(job: JobFolder, moment: float) -> Dict[str, int]:
-    """Return how long each file was at that time; what is not named had nothing yet."""
-    sizes: Dict[str, int] = {}
-    for row in rows(job):
-        if row.time > moment:
-            break
-        sizes.update(row.sizes)
-    return sizes
-
-
 class Keeper:
     """Keeps the account of a running job's output, and its size below the limit."""
 
@@ -125,7 +110,8 @@ class Keeper:
 
     def tend(self) -> None:
         """Write down what has come since the last time, and make room."""
-        states = {name: state for name in every_file(self._job) if (state := _stat(self._job.at(name))) is not None}
+        names = [COMMON, *(name for name, _ in _rank_files(self._job))]
+        states = {name: state for name in names if (state := _stat(self._job.at(name))) is not None}
         changed = {name: state.st_size for name, state in states.items() if state.st_size != self._sizes.get(name, 0)}
         if changed:
             self._note(changed)
@@ -162,8 +148,14 @@ class Keeper:
                 over -= part
 
     def _drop(self, name: str, end: int) -> None:
+        from . import syscalls  # brings ctypes, which who reads has no use for
+
         try:
-            punch(self._job.at(name), end // _BLOCK_BYTES * _BLOCK_BYTES)
+            handle = os.open(self._job.at(name), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                syscalls.punch_hole(handle, end // _BLOCK_BYTES * _BLOCK_BYTES)
+            finally:
+                os.close(handle)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM):
                 raise
@@ -192,14 +184,3 @@ def _stat(path: str) -> Optional[os.stat_result]:
         return os.stat(path)
     except OSError:
         return None
-
-
-def punch(path: str, end: int) -> None:
-    """Give the blocks before `end` back to the file system; raise OSError if it takes no holes."""
-    from . import syscalls  # brings ctypes, which who reads has no use for
-
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        syscalls.punch_hole(handle, end)
-    finally:
-        os.close(handle)

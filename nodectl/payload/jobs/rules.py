@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple, cast
+from typing import Any, Dict, NamedTuple, Optional, Pattern, Sequence, Tuple, cast
 
 from ..common.patterns import lazily
 
@@ -84,17 +84,13 @@ def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
     if any(_is_echo(link) for link in chain):
         echoed = [link for link in chain if _is_echo(link)]
         return TIMEOUT if any(_TIMED_OUT.search(link["message"]) for link in echoed) else COMMUNICATION
-    causes = _explicit(chain)
+    causes = [*chain[:1], *itertools.takewhile(lambda link: link.get("role") == "cause", chain[1:])]
     for links in (list(reversed(causes)), [link for link in chain if link not in causes]):
         for link in links:
             category = _own(link, full)
             if category != SCRIPT:
                 return category
     return SCRIPT
-
-
-def _explicit(chain: Sequence[Link]) -> List[Link]:
-    return [*chain[:1], *itertools.takewhile(lambda link: link.get("role") == "cause", chain[1:])]
 
 
 def _own(link: Link, full: Sequence[str]) -> str:

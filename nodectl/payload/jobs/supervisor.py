@@ -338,7 +338,8 @@ class Supervisor:
 
     def _told_to_end(self, now_s: float) -> bool:
         """End the job here if the operator or another host has ended it; return whether that is so."""
-        if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
+        stops = any(beat.state in (hb.STOPPING, hb.STOPPED) for beat in self.peers.beats.values())
+        if self.member.stop_asked or stops:
             self._end(now_s, hb.STOPPED, settle_s=0)
         elif self.peers.has_gone_on():
             self.postmortem.fail("communication", "the other hosts went on without this one, which they had lost")

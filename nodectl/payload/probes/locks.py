@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..common import host_lock
 from ..common.events import say
+from ..jobs import notes
 from ..jobs.folder import JobFolder
 
 BEAT_S = 2.0
@@ -16,7 +17,7 @@ def running_jobs() -> List[Dict[str, str]]:
     """Jobs of nodectl that run here; those of other logins without their plans."""
     running = []
     for name, login in sorted(host_lock.running_jobs().items()):
-        plan = {"operator": login, "script": "", **JobFolder(name).any_plan()}
+        plan = {"operator": login, "script": "", **notes.read(JobFolder(name).at("plan.json"))}
         running.append({"id": name, **{key: host_lock.one_line(plan[key]) for key in ("operator", "script")}})
     return running
 

@@ -66,14 +66,9 @@ def candidates(request: Dict[str, Any]) -> Iterator[str]:
     if request["address"]:
         yield from resolve(request["address"]) or ()
     for other in request["others"][:8]:
-        yield from source_towards(other)
-
-
-def source_towards(address: str) -> Iterator[str]:
-    """Yield the own address from which packets to `address` would leave; nothing is sent."""
-    with contextlib.suppress(OSError), socket.socket(family(address), socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
-        yield probe.getsockname()[0]
+        with contextlib.suppress(OSError), socket.socket(family(other), socket.SOCK_DGRAM) as probe:
+            probe.connect((other, 9))  # nothing is sent
+            yield probe.getsockname()[0]
 
 
 def choose(
@@ -198,8 +193,12 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     count = gpu_count()
+    installed_engines = [engine for engine in request["engines"] if shutil.which(engine)]
     return {
-        "launcher": {"sha256": sha256_of(launcher), "executable": os.access(launcher, os.X_OK)},
+        "launcher": {
+            "sha256": hashlib.sha256(launcher.read_bytes()).hexdigest() if launcher.is_file() else "",
+            "executable": os.access(launcher, os.X_OK),
+        },
         "job_venv": {
             "python": python_version(venv) if venv else "",
             "torch": installed(venv, r"torch") if venv else "",
@@ -207,15 +206,10 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
         },
-        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
+        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in installed_engines}},
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
     }
-
-
-def sha256_of(path: Path) -> str:
-    """Empty if there is no such file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def python_version(prefix: Path) -> str:
@@ -233,10 +227,6 @@ def python_version(prefix: Path) -> str:
         return record.name.split("-")[1]
     match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
     return match.group(1) if match else ""
-
-
-def _engines(request: Dict[str, Any]) -> List[str]:
-    return [engine for engine in request["engines"] if shutil.which(engine)]
 
 
 def image_of(engine: str, image: str) -> str:
@@ -310,23 +300,19 @@ def folder(path: Path) -> Dict[str, Any]:
 
 def write_error(folder: Path) -> str:
     """Return why nothing can be written there; "" if it can."""
+    path = folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}"
     try:
         with made(folder):
-            _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(handle, "wb", buffering=0) as file:
+                    file.write(b"\1" * _BLOCK_BYTES)
+                    os.fsync(file)
+            finally:
+                path.unlink()
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _write_block(path: Path) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(b"\1" * _BLOCK_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-    finally:
-        path.unlink()
 
 
 def free_mib(folder: Path) -> Optional[int]:
