@@ -96,7 +96,6 @@ def _up(nic: Nic) -> bool:
 def _common(
     hosts: Sequence[tuple[Host, Mapping[str, Nic]]], usable: Mapping[str, list[Nic]], *, rdma: bool
 ) -> Network | None:
-    """Return the best network that all are in, each with an address of its own."""
     shared: set[Network] | None = None
     for nics in usable.values():
         here = {network for nic in nics for network in networks_of(nic)}

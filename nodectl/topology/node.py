@@ -172,7 +172,6 @@ T = TypeVar("T")
 
 
 def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
-    """Return the subject's value; None if it was not read."""
     value = facts.get(subject)
     return value if isinstance(value, kind) else None
 

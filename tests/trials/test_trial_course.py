@@ -9,10 +9,9 @@ import pytest
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.verdict import Outcome
-from nodectl.trials.course import Course, Ending
 from nodectl.trials.families import judge_all
 from nodectl.trials.series import Taken, series_of
-from nodectl.trials.turns import TrialEndError, Turns
+from nodectl.trials.turns import Course, Ending, TrialEndError, Turns
 from nodectl.trials.verdict import judge
 from tests.trials.bench_of_turns import PaperFleet
 

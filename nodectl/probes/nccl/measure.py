@@ -143,7 +143,6 @@ def _events(played: Sequence[Played], kind: str) -> list[Event]:
 
 
 def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
-    """Return the cases that every rank finished; a repetition takes as long as its slowest rank."""
     by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
     for event in _events(played, "times"):
         # small sizes that were asked for can come to the same when ranks share them; the first counts
@@ -166,7 +165,6 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
 
 
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
-    """Return what was loaded and on what it ran, by host where they differ."""
     ready = _events(played, "ready")
     by_host = {member.member.host.name: member for member in played}
     numa = {name: [event["numa"] for event in member.events.of("ready")] for name, member in by_host.items()}

@@ -84,7 +84,6 @@ def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
-    """Return a finding for each NIC; one for two NICs that were measured with each other alone."""
     findings: dict[tuple[str, str], Finding] = {}
     for slow_nic in slow_nics:
         given, host = slow_nic[0].conditions, slow_nic[0].hosts[0]
