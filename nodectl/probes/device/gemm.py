@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.spelling import meant
-from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
@@ -20,7 +18,7 @@ from nodectl.probes.budget import marked
 from nodectl.probes.device import devices
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
-from nodectl.probes.options import Choice, Text, names, option
+from nodectl.probes.options import Choice, Text, names, option, refuse_unknown
 from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport
 
@@ -50,11 +48,7 @@ class GemmOptions(ProbeOptions):
 
 def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, note: Note) -> ProbeResult:
     """TFLOP/s of every device and precision, or whether each computes the same bits every time."""
-    unknown = [name for name in options.precisions if name not in PRECISIONS]
-    if unknown:
-        raise UsageError(
-            f"there is no precision '{unknown[0]}'", f"{meant(unknown[0], PRECISIONS)}one of: {', '.join(PRECISIONS)}"
-        )
+    refuse_unknown("precision", options.precisions, PRECISIONS)
 
     def cost_s(amount: Amount, node: Node) -> float:
         return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))

@@ -43,11 +43,7 @@ def _read(node: Node, events: Events) -> ProbeResult:
         gpu["gpu"]: (gpu["pcie_gen"], gpu["pcie_width"]) for event in events.of("devices") for gpu in event["gpus"]
     }
     measurements = tuple(_measurement(node, events, event, links) for event in measured)
-    findings = [
-        devices.broken(_NAME, node, event["gpu"], _transfer(event), f"{event['wrong']} bytes are not what was copied")
-        for event in measured
-        if event["wrong"]
-    ]
+    findings = devices.miscopied(_NAME, node, events, _transfer)
     return ProbeResult(measurements, (*findings, *_trained_down(node, measured, links)))
 
 

@@ -33,13 +33,8 @@ def _cost_s(amount: Amount, _: Node | None = None) -> float:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    measured = events.of("measured")
-    findings = [
-        devices.broken(_NAME, node, event["gpu"], "copy", f"{event['wrong']} bytes are not what was copied")
-        for event in measured
-        if event["wrong"]
-    ]
-    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
+    measured = tuple(_measurement(node, events, event) for event in events.of("measured"))
+    return ProbeResult(measured, devices.miscopied(_NAME, node, events, lambda _: "copy"))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
-from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -45,19 +44,8 @@ def _alike(measurement: Measurement) -> tuple[object, ...]:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    measured = events.of("measured")
-    findings = [
-        devices.broken(
-            _NAME,
-            node,
-            event["gpu"],
-            f"to GPU {event['target']}",
-            counted(event["wrong"], "wrong byte"),
-        )
-        for event in measured
-        if event["wrong"]
-    ]
-    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
+    measured = tuple(_measurement(node, events, event) for event in events.of("measured"))
+    return ProbeResult(measured, devices.miscopied(_NAME, node, events, lambda event: f"to GPU {event['target']}"))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from nodectl.common.counting import counted
-from nodectl.common.spelling import meant
 from nodectl.common.units import format_size, parse_size, time_text
-from nodectl.errors import ProfileError, UsageError
+from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -35,7 +34,7 @@ from nodectl.probes.nccl.measure import measure_group
 from nodectl.probes.nccl.models import COLLECTIVES
 from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
-from nodectl.probes.options import Sizes
+from nodectl.probes.options import Sizes, refuse_unknown
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
 from nodectl.probes.schedule import by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
@@ -96,7 +95,8 @@ Rounds = list[list[Group]]
 
 def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, note: Note) -> ProbeResult:
     """Bus bandwidth of each collective and size, and proof of the way that the data went."""
-    _require_known(options)
+    refuse_unknown("collective", options.collectives, COLLECTIVES)
+    refuse_unknown("scope", [options.scope], SCOPES)
     fleet = find_fleet(transport, hosts, options)
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
@@ -124,8 +124,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
     if first:
-        sizes = ", ".join(format_size(size) for _, size in first.every)
-        note(f"nccl: each host by itself first: {_FIRST} at {sizes}")
+        note(f"nccl: each host by itself first: {_FIRST} at {', '.join(format_size(size) for _, size in first.every)}")
         of_first = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
         result += _round(transport, node_groups(fleet), replace(first, options=of_first))
     for groups in rounds[: amount.rounds]:
@@ -160,19 +159,6 @@ def _node_first(run: Run, fleet: Fleet) -> Run | None:
         return None
     only = replace(run.options, scope="node", collectives=(_FIRST,))
     return _with_floors(replace(run, options=only, more={}), fleet)
-
-
-def _require_known(options: NcclOptions) -> None:
-    unknown = [name for name in options.collectives if name not in COLLECTIVES]
-    if unknown:
-        raise UsageError(
-            f"there is no collective '{unknown[0]}'",
-            f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}",
-        )
-    if options.scope not in SCOPES:
-        raise UsageError(
-            f"there is no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}"
-        )
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
