@@ -22,8 +22,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.topology import NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
-from nodectl.topology.groups import joined
+from nodectl.model.topology import NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, joined, meaning
 from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
 

@@ -24,7 +24,7 @@ from nodectl.provision.events import ProvisionRun
 from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.trials.settings import TUNING, plain
+from nodectl.trials.sides import TUNING, plain
 
 RENEW_S = 10.0
 LEASE_S = 60.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from nodectl.articles.programs import PROBE, WorkloadOptions
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
@@ -144,3 +145,8 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
 
 def silent(_: str) -> None:
     """Say nothing: a turn has a line of its own."""
+
+
+def workload_probe(program: str, arguments: tuple[str, ...]) -> Probe[WorkloadOptions]:
+    """Return a probe that trains this program with these options, else with its usual ones."""
+    return replace(PROBE, in_a_trial=WorkloadOptions(repetitions=1, program=program, arguments=arguments))

@@ -19,7 +19,7 @@ from nodectl.model.trial import OWN, Series, Trial
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
-from nodectl.trials.settings import TUNING, merged_overrides
+from nodectl.trials.sides import TUNING, merged_overrides
 from nodectl.trials.verdict import SPEED, summarise
 
 MARK = "# Proposed by `nodectl tune propose`"

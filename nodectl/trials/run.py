@@ -14,8 +14,8 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Trial
 from nodectl.probes.base import Note
 from nodectl.trials.felt import Setting, named, unfelt
-from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring, refuse_too_short
+from nodectl.trials.store import Ledger, now
 from nodectl.trials.turns import Course, TrialEndError, Turns
 from nodectl.trials.verdict import JOULE, decides
 

@@ -30,9 +30,8 @@ from nodectl.probes.nccl.fleet import (
     group_of,
     node_groups,
 )
-from nodectl.probes.nccl.measure import measure_group
 from nodectl.probes.nccl.models import COLLECTIVES
-from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run
+from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run, measure_group
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes, refuse_unknown
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
