@@ -97,7 +97,8 @@ class Measuring:
         return result
 
     def _one(self, probe: AnyProbe) -> ProbeResult:
-        result = probe.run(self.transport, self.hosts, in_a_trial(probe, self.asked), silent)
+        # a turn has a line of its own
+        result = probe.run(self.transport, self.hosts, in_a_trial(probe, self.asked), lambda _: None)
         losses = self._losses()
         if losses:
             result = said_once(probe.name, result, losses, self._said)
@@ -141,10 +142,6 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
             f"{MIN_PAIRS} pairs take at least {time_text(least_s)} here, and {time_text(max(0.0, left_s))} are left",
             "give more time with --budget, fewer --probes or a shorter --duration; nothing was changed",
         )
-
-
-def silent(_: str) -> None:
-    """Say nothing: a turn has a line of its own."""
 
 
 def workload_probe(program: str, arguments: tuple[str, ...]) -> Probe[WorkloadOptions]:
