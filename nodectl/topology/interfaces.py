@@ -238,7 +238,6 @@ def _near(port: IbPort, around: Surroundings) -> bool:
 
 
 def _neighbours(port: IbPort, around: Surroundings) -> set[str]:
-    """Return the GPUs below the same PCIe switch or root port as the RDMA port's device."""
     names = [name for name, device in around.devices.items() if device == port.device]
     return {gpu for gpu in around.gpus for name in names if between(around.links, gpu, name) in NEAR}
 

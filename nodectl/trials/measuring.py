@@ -106,7 +106,6 @@ class Measuring:
         return result
 
     def _why(self, name: str, result: ProbeResult) -> list[Finding]:
-        """Return the probe's findings on why it measured nothing, for the trial's result."""
         findings = [finding for finding in result.findings if finding.status is not Status.OK]
         if not findings:
             raise NodectlError(f"the {name} probe measured nothing and gave no reason", f"try `nodectl probe {name}`")

@@ -70,7 +70,6 @@ def nccl_environment(profile: str, host: Host, folders: Sequence[Path]) -> Mappi
 
 
 def _resolved_as(profile: str, host: Host, folders: Sequence[Path]) -> Resolved:
-    """Return what the host would be with the profile."""
     names = {} if profile == OWN else {"tuning": profile}
     return of_variables(host.variables, names=names, extra_dirs=folders)
 

@@ -159,7 +159,6 @@ class Ledger:
         )
 
     def _conditions(self) -> tuple[Mapping[str, object], ...]:
-        """Return what each thing was first measured under, on each side."""
         first: dict[tuple[str, str], Measurement] = {}
         for number, turns in sorted(self.taken.items()):
             for taken in turns:

@@ -179,7 +179,6 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
 
 
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
-    """Return the hosts that have nothing to measure by themselves."""
     actual = "a single GPU has no other to exchange data with"
     alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.gpus < 2]
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)

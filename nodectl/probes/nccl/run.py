@@ -371,7 +371,6 @@ def _interfaces(played: Played) -> dict[str, int]:
 
 
 def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[HostLog]) -> Iterator[Finding]:
-    """Yield findings of ranks that met if the data did not go the way it should."""
     alone = len(group.parts) == 1
     for part, member in zip(group.parts, played, strict=True):
         name = part.endpoint.name
