@@ -26,10 +26,9 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
-from nodectl.trials.course import Course
 from nodectl.trials.families import judged
 from nodectl.trials.series import Taken, schedule, series_of
-from nodectl.trials.turns import Turns
+from nodectl.trials.turns import Course, Turns
 from nodectl.trials.verdict import judge
 
 KINDS = ("normal", "heavy tails", "stalls", "random walk", "steady decline", "skewed", "two states")

@@ -1,6 +1,6 @@
 """How GPUs, NICs and hosts are wired: inside a host, and over the fabric between hosts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nodectl.model.finding import Finding
@@ -181,3 +181,13 @@ def meaning(link: str) -> str:
 def between(links: Mapping[str, Mapping[str, str]], a: str, b: str) -> str:
     """Return the class between two, whichever of them has a row; empty if the matrix does not say."""
     return links.get(a, {}).get(b) or links.get(b, {}).get(a) or ""
+
+
+def joined(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Each name's group, itself among them; of one name if no pair has it."""
+    groups = {name: frozenset([name]) for name in names}
+    for a, b in pairs:
+        if b not in groups[a]:
+            group = groups[a] | groups[b]
+            groups |= dict.fromkeys(group, group)
+    return groups

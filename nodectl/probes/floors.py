@@ -158,7 +158,6 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
 
 
 def _has_nvls(measurement: Measurement) -> bool | None:
-    """Return whether NVLink's switches add up; None if it is not known what NCCL chose."""
     nvls, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
     if isinstance(nvls, bool):
         return nvls
@@ -213,7 +212,6 @@ def judged(hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Pa
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
-    """Return them by host; hosts whose profile cannot be read share a finding."""
     references: dict[str, Reference] = {}
     wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
     for host in hosts:

@@ -80,7 +80,6 @@ def culprits(played: Sequence[Played]) -> list[Played]:
 
 
 def _wait(running: Sequence[Background], seconds: float, *, until_failure: bool = False) -> None:
-    """Wait until all have ended, or one has failed; no longer than this."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(program.done is None for program in running):
         if until_failure and any(program.done and not program.done.ok for program in running):

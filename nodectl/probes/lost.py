@@ -99,7 +99,6 @@ class Watched(CallTransport):
             return host.name in self.lost
 
     def _falls_silent(self, name: str) -> bool:
-        """Return whether no beat follows: what breaks a connection at once leaves beats that are still young."""
         since = monotonic()
         while self._beats(name) and not self.closed:
             if self._heard_at(name) >= since:

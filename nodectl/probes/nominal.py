@@ -13,7 +13,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.endpoints import Endpoint
+from nodectl.probes.endpoints import Endpoint, on_one_machine
 
 # what load may do to a flow between two hosts of one machine: half, as a logarithm
 _LOAD_EFFECT = math.log(2)
@@ -44,8 +44,7 @@ def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
 def least_effect(ready: Sequence[Endpoint]) -> float:
     """Return what a shared machine's processors may do to links that nothing else limits, as a logarithm; else 0."""
     unlimited = any(link_rate_gbit_s(end.host, end.speed_mbit) is None for end in ready)
-    machines = [end.machine for end in ready if end.machine]
-    return _LOAD_EFFECT if unlimited and len(set(machines)) < len(machines) else 0.0
+    return _LOAD_EFFECT if unlimited and on_one_machine(ready) else 0.0
 
 
 def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None = None) -> tuple[Finding, ...]:

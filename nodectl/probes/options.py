@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.common.spelling import meant
 from nodectl.common.units import format_size, parse_size
+from nodectl.errors import UsageError
 
 _OPTION = "option"
 
@@ -97,6 +99,13 @@ class Sizes:
     usual: bool = False
 
 
+def refuse_unknown(noun: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise UsageError for the first name that is not known, with the known ones."""
+    for name in given:
+        if name not in known:
+            raise UsageError(f"there is no {noun} '{name}'", f"{meant(name, known)}one of: {', '.join(known)}")
+
+
 def names(text: str) -> tuple[str, ...]:
     """Return `a,b` as names without blanks."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
@@ -119,8 +128,12 @@ def sweep(text: str) -> Sizes:
     """Return `1KiB,64MiB`, or `1KiB..1GiB`: powers of two, and the end that is named."""
     wanted: set[int] = set()
     for part in text.split(","):
-        least, dots, most = part.partition("..")
-        wanted |= _series(size(least), size(most)) if dots else {size(part)}
+        first, dots, last = part.partition("..")
+        least = size(first)
+        most = size(last) if dots else least
+        if most < least:
+            raise ValueError(f"{format_size(least)}..{format_size(most)} begins with the larger size")
+        wanted |= {least << power for power in range((most // least).bit_length())} | {most}
     return Sizes(tuple(sorted(wanted)))
 
 
@@ -139,9 +152,3 @@ def duration(text: str) -> float:
     if match is None or float(match[1]) == 0:
         raise ValueError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-def _series(least: int, most: int) -> set[int]:
-    if most < least:
-        raise ValueError(f"{format_size(least)}..{format_size(most)} begins with the larger size")
-    return {least << power for power in range((most // least).bit_length())} | {most}

@@ -59,18 +59,18 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     mode, rounds = planned_rounds(ready, options)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
-    count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
-    tests = f"{amount.repetitions} x {_seconds(options)} s each way"
+    one_round, count = replace(amount, rounds=1), sum(map(len, rounds))
+    each_s, whole_s = _cost_s(one_round, start_s), _cost_s(amount, start_s)
+    tests = f"{amount.repetitions} x {math.ceil(amount.duration_s)} s each way"
     cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} in all"
     note(f"tcp: pairs {mode}: {counted(count, 'pair')}, {tests}; {cost}{given_up(options)}")
 
     def measure(pair: Pair) -> ProbeResult:
-        result = _measure(transport, pair, options)
-        reason = _passing(result)
-        if not reason or not has_time(options, each_s):
+        result = _measure(transport, pair, options, one_round)
+        if not (reason := _passing(result)) or not has_time(options, each_s):
             return result
         note(f"tcp: {pair[0].host.name} and {pair[1].host.name} are measured once more: {reason}")
-        return _asked_again(result, _measure(transport, pair, options), reason)
+        return _asked_again(result, _measure(transport, pair, options, one_round), reason)
 
     began = time.monotonic()
     result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, _NAME, note)
@@ -89,29 +89,16 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     return marked(result + second + ProbeResult(findings=(*slow, *short)), options)
 
 
-def _seconds(options: TcpOptions) -> int:
-    # iperf3 reads whole seconds only
-    return max(1, math.ceil(options.duration_s or _USUAL.duration_s))
-
-
-def _tests(options: TcpOptions) -> int:
-    return 2 * (options.repetitions or _USUAL.repetitions)
-
-
+# iperf3 reads whole seconds only
 def _cost_s(amount: Amount, start_s: float = _START_S) -> float:
     return amount.rounds * (start_s + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
 
 
-def _estimate_s(options: TcpOptions) -> float:
-    return _tests(options) * (_seconds(options) + 0.2)
-
-
-def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResult:
+def _measure(transport: Transport, pair: Pair, options: TcpOptions, amount: Amount) -> ProbeResult:
     began, bind = time.monotonic(), options.interface is not None
-    tests = ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
+    tests = ["--tests", str(2 * amount.repetitions), "--seconds", str(math.ceil(amount.duration_s))]
     streams = ["--streams", str(options.streams)]
-    deadline_s = _estimate_s(options) + _SLACK_S
-    duet = Duet("probes.tcp", tests, options.port or 0, bind, deadline_s, streams)
+    duet = Duet("probes.tcp", tests, options.port or 0, bind, _cost_s(amount, _SLACK_S), streams)
     played = play(transport, pair, duet)
     if played.no_server is not None:
         return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))
@@ -180,7 +167,7 @@ def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Mea
     again = [run.retransmits for run in runs if run.retransmits is not None]
     conditions = {
         "streams": options.streams,
-        "duration_s": _seconds(options),
+        "duration_s": math.ceil(options.duration_s or _USUAL.duration_s),
         "repetitions": len(runs),
         "values_gbit_s": [round(rate, 6) for rate in rates],
         "retransmits": sum(again) if again else None,

@@ -96,7 +96,6 @@ def _up(nic: Nic) -> bool:
 def _common(
     hosts: Sequence[tuple[Host, Mapping[str, Nic]]], usable: Mapping[str, list[Nic]], *, rdma: bool
 ) -> Network | None:
-    """Return the best network that all are in, each with an address of its own."""
     shared: set[Network] | None = None
     for nics in usable.values():
         here = {network for nic in nics for network in networks_of(nic)}
@@ -239,7 +238,6 @@ def _near(port: IbPort, around: Surroundings) -> bool:
 
 
 def _neighbours(port: IbPort, around: Surroundings) -> set[str]:
-    """Return the GPUs below the same PCIe switch or root port as the RDMA port's device."""
     names = [name for name, device in around.devices.items() if device == port.device]
     return {gpu for gpu in around.gpus for name in names if between(around.links, gpu, name) in NEAR}
 

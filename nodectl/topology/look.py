@@ -94,7 +94,6 @@ _NO_TOOL = (
 
 
 def _unread(host: Host, node: Unread, pcie: object, profile_dirs: Sequence[Path]) -> Finding:
-    """Return the finding on a host without a picture: skipped if it has no GPUs of NVIDIA, as its profile says."""
     try:
         gpus = hardware_of(host, profile_dirs).gpus
     except ProfileError:

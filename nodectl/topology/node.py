@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -22,33 +22,23 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.topology import NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
-from nodectl.topology.groups import joined
+from nodectl.model.topology import NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, joined, meaning
 from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A host's parts; `bus_ids` are those of the GPUs, `facts` all that was read."""
-
-    host: str
-    gpus: tuple[NodeGpu, ...]
-    nics: tuple[NodeNic, ...]
-    links: Mapping[str, Mapping[str, str]]
-    gpu_nic: Mapping[str, GpuNic]
-    facts: Mapping[str, object]
-    bus_ids: Mapping[str, str]
-
-
-def bottlenecks(parts: Parts) -> Iterator[Finding]:
+def _bottlenecks(
+    host: str, node: NodeTopology, facts: Mapping[str, object], bus_ids: Mapping[str, str]
+) -> Iterator[Finding]:
     """Yield a warning for each bottleneck of a host; health judges the width of PCIe links."""
-    for looks in (_peer_access, _no_near_nic, _shared_nic, _shared_uplink):
-        yield from looks(parts)
+    yield from _peer_access(host, node, facts.get("p2p"))
+    yield from _no_near_nic(host, node)
+    yield from _shared_nic(host, node)
+    yield from _shared_uplink(host, node, facts.get("pcie"), bus_ids)
 
 
-def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, expected: str, remedy: str) -> Finding:
+def _warning(host: str, check: str, subjects: Sequence[str], actual: str, expected: str, remedy: str) -> Finding:
     return Finding(
-        parts.host,
+        host,
         check,
         Status.WARNING,
         subject=", ".join(subjects),
@@ -56,17 +46,11 @@ def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, exp
         actual=actual,
         remedy=remedy,
         kind="host",
-        hosts=(parts.host,),
+        hosts=(host,),
     )
 
 
-def _note(parts: Parts, check: str, subjects: Sequence[str], actual: str) -> Finding:
-    """Return what is good to know of how the host was built, if nobody can or need change it."""
-    return Finding(parts.host, check, Status.OK, subject=", ".join(subjects), actual=actual)
-
-
-def _peer_access(parts: Parts) -> Iterator[Finding]:
-    matrix = parts.facts.get("p2p")
+def _peer_access(host: str, node: NodeTopology, matrix: object) -> Iterator[Finding]:
     if not isinstance(matrix, NvidiaSmiP2p):
         return
     refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -78,11 +62,13 @@ def _peer_access(parts: Parts) -> Iterator[Finding]:
     for status, listed in refused.items():
         which = "all pairs" if len(listed) == len(pairs) else few(["-".join(pair) for pair in listed], 6)
         actual = f"P2P not available ({status}: {_P2P.get(status, 'refused')})"
-        if status != "DR" and all("GeForce" in (gpu.model or "") for gpu in parts.gpus):
-            yield _note(parts, "topology_p2p", [which], f"{actual}: GeForce cards copy through the host's memory")
+        if status != "DR" and all("GeForce" in (gpu.model or "") for gpu in node.gpus):
+            # nobody can or need change it
+            reason = f"{actual}: GeForce cards copy through the host's memory"
+            yield Finding(host, "topology_p2p", Status.OK, which, actual=reason)
             continue
         yield _warning(
-            parts,
+            host,
             "topology_p2p",
             [which],
             actual,
@@ -100,14 +86,14 @@ _P2P = {
 }
 
 
-def _no_near_nic(parts: Parts) -> Iterator[Finding]:
+def _no_near_nic(host: str, node: NodeTopology) -> Iterator[Finding]:
     far: dict[str, list[str]] = defaultdict(list)
-    for gpu, use in parts.gpu_nic.items():
+    for gpu, use in node.gpu_nic.items():
         if use.link is not None and closeness(use.link) >= closeness("NODE"):
             far[use.link].append(gpu)
     for link, gpus in far.items():
         yield _warning(
-            parts,
+            host,
             "topology_gpu_without_near_nic",
             gpus,
             f"the closest NIC is {link}: {meaning(link)}",
@@ -116,17 +102,17 @@ def _no_near_nic(parts: Parts) -> Iterator[Finding]:
         )
 
 
-def _shared_nic(parts: Parts) -> Iterator[Finding]:
+def _shared_nic(host: str, node: NodeTopology) -> Iterator[Finding]:
     users: dict[str, list[str]] = defaultdict(list)
-    for gpu, use in parts.gpu_nic.items():
+    for gpu, use in node.gpu_nic.items():
         if use.nic is not None:
             users[use.nic].append(gpu)
-    ports = {use.nic: len(use.devices) for use in parts.gpu_nic.values()}
+    ports = {use.nic: len(use.devices) for use in node.gpu_nic.values()}
     shared = {nic: gpus for nic, gpus in users.items() if len(gpus) > ports[nic]}
     if shared:
         most = max(map(len, shared.values()))
         yield _warning(
-            parts,
+            host,
             "topology_shared_nic",
             [f"{nic}: {'+'.join(gpus)}" for nic, gpus in shared.items()],
             f"up to {most} GPUs share one NIC",
@@ -135,17 +121,17 @@ def _shared_nic(parts: Parts) -> Iterator[Finding]:
         )
 
 
-def _shared_uplink(parts: Parts) -> Iterator[Finding]:
-    names = [gpu.name for gpu in parts.gpus]
-    pairs = [pair for pair in combinations(names, 2) if _below_one(parts, *pair)]
+def _shared_uplink(host: str, node: NodeTopology, pcie: object, bus_ids: Mapping[str, str]) -> Iterator[Finding]:
+    names = [gpu.name for gpu in node.gpus]
+    pairs = [pair for pair in combinations(names, 2) if _below_one(node, pcie, bus_ids, *pair)]
     unique = {group for group in joined(names, pairs).values() if len(group) > 1}
     groups = sorted([name for name in names if name in group] for group in unique)
     if groups == [sorted(names)]:
         reason = f"all {len(names)} GPUs share one PCIe uplink to the CPU, and its rate when all copy at once"
-        yield _note(parts, "topology_shared_uplink", ["+".join(groups[0])], reason)
+        yield Finding(host, "topology_shared_uplink", Status.OK, "+".join(groups[0]), actual=reason)
     elif groups:
         yield _warning(
-            parts,
+            host,
             "topology_shared_uplink",
             ["+".join(group) for group in groups],
             f"up to {max(map(len, groups))} GPUs share one PCIe uplink to the CPU",
@@ -154,16 +140,14 @@ def _shared_uplink(parts: Parts) -> Iterator[Finding]:
         )
 
 
-def _below_one(parts: Parts, a: str, b: str) -> bool:
+def _below_one(node: NodeTopology, pcie: object, bus_ids: Mapping[str, str], a: str, b: str) -> bool:
     """Return whether two GPUs are below one root port: by the PCIe tree, else by the matrix or a NIC near both."""
-    pcie = parts.facts.get("pcie")
-    if isinstance(pcie, Pcie) and pcie.parents and a in parts.bus_ids and b in parts.bus_ids:
-        return bool(set(pcie.above(parts.bus_ids[a])) & set(pcie.above(parts.bus_ids[b])))
-    if between(parts.links, a, b) in NEAR:
+    if isinstance(pcie, Pcie) and pcie.parents and a in bus_ids and b in bus_ids:
+        return bool(set(pcie.above(bus_ids[a])) & set(pcie.above(bus_ids[b])))
+    if between(node.links, a, b) in NEAR:
         return True
-    return any(
-        between(parts.links, a, nic.name) in NEAR and between(parts.links, b, nic.name) in NEAR for nic in parts.nics
-    )
+    nics = [nic.name for nic in node.nics]
+    return any(between(node.links, a, nic) in NEAR and between(node.links, b, nic) in NEAR for nic in nics)
 
 
 # what the picture is made of; what cannot be read is named, and the rest is shown
@@ -172,7 +156,6 @@ T = TypeVar("T")
 
 
 def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
-    """Return the subject's value; None if it was not read."""
     value = facts.get(subject)
     return value if isinstance(value, kind) else None
 
@@ -202,13 +185,12 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
     known_gpus = _devices(matrix, _fact(facts, "gpus", Gpus))
     gpus = tuple(_gpu(name, matrix, known_gpus.get(name)) for name in matrix.gpus)
     bus_ids = {name: device.bus_id.lower() for name, device in known_gpus.items() if device.bus_id}
-    parts = Parts(host.name, gpus, nics, matrix.links, gpu_nic, facts, bus_ids)
-    return NodeTopology(
+    node = NodeTopology(
         gpus=gpus,
         nics=nics,
         links=matrix.links,
         gpu_nic=gpu_nic,
-        bottlenecks=tuple(bottlenecks(parts)),
+        bottlenecks=(),
         unknown=tuple(
             f"{subject}: {value.reason}"
             for subject in SUBJECTS
@@ -216,6 +198,7 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
         ),
         recorded=recorded,
     )
+    return replace(node, bottlenecks=tuple(_bottlenecks(host.name, node, facts, bus_ids)))
 
 
 def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:

@@ -24,7 +24,7 @@ from nodectl.provision.events import ProvisionRun
 from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.trials.settings import TUNING, plain
+from nodectl.trials.sides import TUNING, plain
 
 RENEW_S = 10.0
 LEASE_S = 60.0
@@ -39,8 +39,6 @@ Environment = MutableMapping[str, Mapping[str, str]]
 
 @dataclass(slots=True)
 class _Lease:
-    """One host's lease: monotonic time of the last answer, why it is silent or lost."""
-
     answered: float = field(default_factory=monotonic)
     silence: str = ""
     loss: str = ""
@@ -132,7 +130,6 @@ class TrialPlaybooks:
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
-    """Return a finding for each host on which a task failed or that was not reached."""
     findings: dict[str, Finding] = {}
     for event in run.problems:
         status = Status.FAILED if event.outcome == "failed" else Status.UNKNOWN
@@ -146,7 +143,6 @@ def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Fi
 
 
 def _finding(host: str, status: Status, subject: str, actual: str, remedy: str = "") -> Finding:
-    """Return a finding of the check `trial` on one host."""
     return Finding(host, "trial", status, subject, actual=actual, remedy=remedy, kind="host", hosts=(host,))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodectl.model.trial import OWN, Trial
+from nodectl.model.trial import OWN
 from nodectl.probes.registry import declarations
 from nodectl.profiles import SETTINGS
 from nodectl.profiles.resolve import load_profile
@@ -49,13 +49,6 @@ def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collect
     # `sysctl` is all of them, `sysctl.net` those whose names begin with `net.`
     starts = tuple(f"{part}." for part in feels)
     return [setting for setting in settings if not f"{'.'.join(setting)}.".startswith(starts)]
-
-
-def unfelt_in(trial: Trial, settings: Iterable[Setting]) -> list[Setting]:
-    """Return the settings of a trial that nothing in it could feel."""
-    given = [row.get("conditions") for row in trial.conditions]
-    backends = {conditions.get("backend") for conditions in given if isinstance(conditions, Mapping)}
-    return unfelt(settings, trial.probes, backends)
 
 
 def named(settings: Iterable[Setting]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from nodectl.articles.programs import PROBE, WorkloadOptions
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
@@ -96,7 +97,8 @@ class Measuring:
         return result
 
     def _one(self, probe: AnyProbe) -> ProbeResult:
-        result = probe.run(self.transport, self.hosts, in_a_trial(probe, self.asked), silent)
+        # a turn has a line of its own
+        result = probe.run(self.transport, self.hosts, in_a_trial(probe, self.asked), lambda _: None)
         losses = self._losses()
         if losses:
             result = said_once(probe.name, result, losses, self._said)
@@ -104,7 +106,6 @@ class Measuring:
         return result
 
     def _why(self, name: str, result: ProbeResult) -> list[Finding]:
-        """Return the probe's findings on why it measured nothing, for the trial's result."""
         findings = [finding for finding in result.findings if finding.status is not Status.OK]
         if not findings:
             raise NodectlError(f"the {name} probe measured nothing and gave no reason", f"try `nodectl probe {name}`")
@@ -142,5 +143,6 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
         )
 
 
-def silent(_: str) -> None:
-    """Say nothing: a turn has a line of its own."""
+def workload_probe(program: str, arguments: tuple[str, ...]) -> Probe[WorkloadOptions]:
+    """Return a probe that trains this program with these options, else with its usual ones."""
+    return replace(PROBE, in_a_trial=WorkloadOptions(repetitions=1, program=program, arguments=arguments))

@@ -18,8 +18,8 @@ from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import OWN, Series, Trial
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
-from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
-from nodectl.trials.settings import TUNING, merged_overrides
+from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt
+from nodectl.trials.sides import TUNING, merged_overrides
 from nodectl.trials.verdict import SPEED, summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
@@ -181,7 +181,9 @@ def proposal_of(trial: Trial, profile: str | None, folders: Sequence[Path] = ())
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
     settings = tried(trial.baseline, candidate, folders)
-    unmeasured = unfelt_in(trial, settings)
+    given = [row.get("conditions") for row in trial.conditions]
+    backends = {conditions.get("backend") for conditions in given if isinstance(conditions, Mapping)}
+    unmeasured = unfelt(settings, trial.probes, backends)
     if settings and len(unmeasured) == len(settings):
         what = f"{named(unmeasured)}: nothing in the trial can feel it"
         raise NodectlError(f"nothing of {candidate} was measured: {what}", "try it with probes that do: --probes nccl")

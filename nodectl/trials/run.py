@@ -13,11 +13,10 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Trial
 from nodectl.probes.base import Note
-from nodectl.trials.course import Course
 from nodectl.trials.felt import Setting, named, unfelt
-from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring, refuse_too_short
-from nodectl.trials.turns import TrialEndError, Turns
+from nodectl.trials.store import Ledger, now
+from nodectl.trials.turns import Course, TrialEndError, Turns
 from nodectl.trials.verdict import JOULE, decides
 
 if TYPE_CHECKING:
@@ -97,7 +96,6 @@ class TrialRun:
         self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
 
     def _armed_turns(self) -> str:
-        """Return why it ended early, empty if it did not."""
         started = self.clock()
         armed = None
         try:

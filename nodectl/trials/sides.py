@@ -1,16 +1,18 @@
-"""The tuning profiles of a trial, the first as the baseline; what a host cannot have is refused first."""
+"""The tuning profiles of a trial, the first as the baseline: what a host cannot have, and Ansible's variables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nodectl.common.resources import node_module
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import OWN
 from nodectl.profiles.host import of_variables
+from nodectl.profiles.overrides import OVERRIDES, checked_overrides, merge_fields
 from nodectl.profiles.resolve import Resolved
 
 # they wait for a reset of the GPU
@@ -68,6 +70,39 @@ def nccl_environment(profile: str, host: Host, folders: Sequence[Path]) -> Mappi
 
 
 def _resolved_as(profile: str, host: Host, folders: Sequence[Path]) -> Resolved:
-    """Return what the host would be with the profile."""
     names = {} if profile == OWN else {"tuning": profile}
     return of_variables(host.variables, names=names, extra_dirs=folders)
+
+
+TUNING = "nodectl_tuning"
+
+
+def own_overrides(host: Host) -> dict[str, Any]:
+    """Return what the inventory says of this host alone."""
+    present: Any = host.variables.get(OVERRIDES)
+    return checked_overrides(present or {})
+
+
+def merged_overrides(present: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Both in one, because in Ansible one nodectl_overrides replaces another; UsageError for a template."""
+    merged = checked_overrides(present)
+    merge_fields(merged, checked_overrides(overrides))
+    result: dict[str, Any] = plain(merged)
+    return result
+
+
+def plain(value: Any) -> Any:
+    """Return the value as YAML's own types; Ansible would take braces for a template and run it."""
+    if isinstance(value, Mapping):
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, str):
+        if any(mark in value for mark in ("{{", "{%", "{#")):
+            raise UsageError(f"Ansible would read {value!r} as a template", "write the value itself")
+        return str(value)
+    # an inventory's numbers carry where they come from, which YAML cannot write
+    for kind in (bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value

@@ -82,3 +82,8 @@ def rdma_fleet(
         return Answer(runs, **more)
 
     return scripted.play(monkeypatch, answer)
+
+
+def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
+    """The tests that each client was given."""
+    return [json.loads(args[args.index("--plan") + 1]) for _, _, args in fleet.asked if args[0] == "measure"]

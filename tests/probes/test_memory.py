@@ -54,26 +54,15 @@ def told(result: ProbeResult) -> list[tuple[str, str, str, str]]:
     return [(each.host, each.check, each.status.value, each.kind) for each in result.findings]
 
 
-def on_machines(
-    monkeypatch: pytest.MonkeyPatch, machine_of: dict[str, str], rate: dict[str, float], got: dict[str, float]
-) -> ProbeResult:
-    """`rate` and `got` (its part of the processors) of a host; 100 GB/s and half where they do not say."""
-
+def test_a_host_is_not_blamed_for_the_memory_that_it_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if args[0] == "look":
-            return ready("libc", machine=machine_of[host])
-        if args[0] == "spin":
-            return Answer([{"event": "spun", "got": got.get(host, 0.5)}])
-        return Answer([measured([rate.get(host, 100.0)])])
+            return ready("libc", machine="one")
+        # each gets its part of the processors
+        rate = 40.0 if host == "node03" else 100.0
+        return Answer([{"event": "spun", "got": 0.5} if args[0] == "spin" else measured([rate])])
 
-    return run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
-
-
-ONE = {host.name: "one" for host in HOSTS}
-
-
-def test_a_host_is_not_blamed_for_the_memory_that_it_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(on_machines(monkeypatch, ONE, {"node03": 40.0}, {})) == []
+    assert told(run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)) == []
 
 
 def test_machines_are_compared_by_the_best_of_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

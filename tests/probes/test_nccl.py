@@ -65,8 +65,27 @@ def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch
         return Answer([*told, *(event for rank in ranks_of(args) for event in proven(rank))])
 
     found = probe(fleet_of(monkeypatch, answers))
-    assert [(each.host, each.status) for each in found.findings] == [("node03", Status.FAILED)]
+    assert [(each.host, each.status, each.kind) for each in found.findings] == [("node03", Status.FAILED, "host")]
     assert found.measurements[0].conditions["wrong"] == 7
+
+
+@pytest.mark.parametrize("how", ["wrong", "ended"])
+def test_what_all_hosts_saw_drains_none_of_them(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    gone = {"event": "error", "text": "Connection closed by peer", "peer": True}
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "probes.endpoints":
+            return measured(host, module, args)
+        (rank,) = ranks_of(args)
+        if how == "ended":
+            return Answer([ready(rank), gone], status=1)
+        return Answer([ready(rank), times(rank, [0.5], wrong=3), *proven(rank)])
+
+    found = probe(fleet_of(monkeypatch, answers))
+    bad = [each for each in found.findings if each.status is Status.FAILED]
+    assert {each.host for each in bad} == {host.name for host in HOSTS}
+    assert {(each.kind, each.action) for each in bad} == {("", "none")}
+    assert all("--scope pairs" in each.remedy for each in bad)
 
 
 def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.rdma.argv import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
 from tests.probes.scripted import HOSTS, Answer, Fleet
-from tests.probes.scripted_rdma import port, rdma_fleet, told
+from tests.probes.scripted_rdma import plans, port, rdma_fleet, told
 
 ONE = HOSTS[:1]
 Rate = Callable[[str, str, str], float]
@@ -50,10 +49,6 @@ def rated(rate: Rate) -> Callable[[int, Mapping[str, Any]], dict[str, Any]]:
         return at(value) if value else {"client": CUT, "server": told("err.link-cut-midrun.server")}
 
     return test
-
-
-def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
-    return [json.loads(args[args.index("--plan") + 1]) for _, _, args in fleet.asked if args[0] == "measure"]
 
 
 def everywhere(_: str, __: str, ___: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.rdma.argv import RdmaOptions
+from nodectl.probes.rdma.argv import End, RdmaOptions, Size, command
 from nodectl.probes.rdma.ready import Nic, Site, rails_of, ready, site_of
 from tests.probes.scripted_rdma import gid, look, port
 
@@ -130,3 +131,16 @@ def test_rails_by_the_inventory_or_by_place(said: object, labels: list[str]) -> 
     assert [(label, each.device) for label, each in found] == list(
         zip(labels, ["mlx5_0", "mlx5_2", "mlx5_10"], strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "end", "size", "written"),
+    [
+        ("write", End("mlx5_0", 1), Size(8 << 20, seconds=2),
+         "ib_write_bw -d mlx5_0 -i 1 -s 8388608 -F -D 2 --report_gbits"),
+        ("write", End("mlx5_0", 1, gpu=0), Size(4096, seconds=1),
+         "ib_write_bw -d mlx5_0 -i 1 -s 4096 -F -D 1 --report_gbits --use_cuda=0"),
+    ],
+)  # fmt: skip
+def test_what_an_end_is_told(operation: str, end: End, size: Size, written: str) -> None:
+    assert shlex.join(command(operation, end, size)) == written

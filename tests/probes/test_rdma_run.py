@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from nodectl.probes.rdma.argv import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
 from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet
-from tests.probes.scripted_rdma import rdma_fleet, told
+from tests.probes.scripted_rdma import plans, rdma_fleet, told
 
 PAIR = HOSTS[:2]
 
@@ -33,13 +32,6 @@ def good(name: str) -> Any:
         return {"client": client, "server": {**client, "argv": client["argv"][:-1], "cpus": [0, 2, 3]}}
 
     return test
-
-
-def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
-    return [
-        json.loads(args[args.index("--plan") + 1]) for _, module, args in fleet.asked
-        if module == "probes.rdma.probe" and args[0] == "measure"
-    ]  # fmt: skip
 
 
 def same(tests: dict[str, Any]) -> Any:

@@ -15,8 +15,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
-from nodectl.trials.measuring import Measuring
-from nodectl.trials.workload import workload_probe
+from nodectl.trials.measuring import Measuring, workload_probe
 
 HOSTS = [Host(name, "192.0.2.1", 22, "root") for name in ("a", "b")]
 

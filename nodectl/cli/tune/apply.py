@@ -31,10 +31,9 @@ from nodectl.errors import NodectlError, UsageError
 from nodectl.report.findings import finding_document
 from nodectl.trials.applied import Applied, Proposed, last_applied, read_proposal, remember
 from nodectl.trials.felt import named
-from nodectl.trials.ledger import now
 from nodectl.trials.propose import proposal_of
 from nodectl.trials.propose import propose as write
-from nodectl.trials.store import find
+from nodectl.trials.store import find, now
 
 
 @option_group

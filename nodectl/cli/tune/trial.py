@@ -47,14 +47,18 @@ from nodectl.probes.rounds import require_two
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import Armed, Environment, armed
 from nodectl.trials.felt import tried
-from nodectl.trials.ledger import now
-from nodectl.trials.measuring import TRAINING, Measuring, WithEnvironment, least_turn_s, refuse_too_short
+from nodectl.trials.measuring import (
+    TRAINING,
+    Measuring,
+    WithEnvironment,
+    least_turn_s,
+    refuse_too_short,
+    workload_probe,
+)
 from nodectl.trials.run import TrialInterrupt, TrialRun, failed
-from nodectl.trials.settings import own_overrides
-from nodectl.trials.sides import nccl_environment, refuse_impossible, refuse_not_live, sides_of
-from nodectl.trials.store import prune
+from nodectl.trials.sides import nccl_environment, own_overrides, refuse_impossible, refuse_not_live, sides_of
+from nodectl.trials.store import now, prune
 from nodectl.trials.verdict import JOULE, SPEED
-from nodectl.trials.workload import workload_probe
 
 _USUAL, _ON_ONE = "tcp,latency", "memory"
 

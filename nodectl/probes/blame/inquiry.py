@@ -57,8 +57,6 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The fit of all readings; `shifts` as in `entries_of`, `controls` are how far off the usual, by stage."""
-
     fit: Fit
     shifts: Mapping[int, float]
     controls: Mapping[int, Sequence[float]]

@@ -112,6 +112,15 @@ def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -
     )
 
 
+def miscopied(probe: str, node: Node, events: Events, subject: Callable[[Event], str]) -> tuple[Finding, ...]:
+    """Return a finding for each copy that does not hold what was copied."""
+    return tuple(
+        broken(probe, node, event["gpu"], subject(event), f"{event['wrong']} bytes are not what was copied")
+        for event in events.of("measured")
+        if event["wrong"]
+    )
+
+
 def least_of(amount: Amount) -> Amount:
     """Return the least of this amount, for a short budget: one repetition of a quarter of its time."""
     return Amount(1, amount.duration_s / 4)

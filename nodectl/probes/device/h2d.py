@@ -10,18 +10,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.device.devices import (
-    GPUS,
-    START_S,
-    Kind,
-    broken,
-    called,
-    compared,
-    device_of,
-    least_of,
-    measurement,
-    shown,
-)
+from nodectl.probes.device import devices
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison
@@ -40,12 +29,12 @@ def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     def alike(measurement: Measurement) -> tuple[object, ...]:
         return tuple(measurement.conditions.get(name) for name in ("device", "transfer", "memory"))
 
-    kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
-    return compared(transport, hosts, options, note, kind, Comparison(alike, "memory"))
+    kind = devices.Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
+    return devices.compared(transport, hosts, options, note, kind, Comparison(alike, "memory"))
 
 
-def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
-    return START_S + gpus * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
+def _cost_s(amount: Amount, gpus: int = devices.GPUS) -> float:
+    return devices.START_S + gpus * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
@@ -54,11 +43,7 @@ def _read(node: Node, events: Events) -> ProbeResult:
         gpu["gpu"]: (gpu["pcie_gen"], gpu["pcie_width"]) for event in events.of("devices") for gpu in event["gpus"]
     }
     measurements = tuple(_measurement(node, events, event, links) for event in measured)
-    findings = [
-        broken(_NAME, node, event["gpu"], _transfer(event), f"{event['wrong']} bytes are not what was copied")
-        for event in measured
-        if event["wrong"]
-    ]
+    findings = devices.miscopied(_NAME, node, events, _transfer)
     return ProbeResult(measurements, (*findings, *_trained_down(node, measured, links)))
 
 
@@ -72,7 +57,7 @@ def _measurement(
     gpu, place = event["gpu"], str(event["place"])
     gen, width = links.get(gpu, (None, None))
     conditions = {
-        **device_of(events, gpu),
+        **devices.device_of(events, gpu),
         "gpu": gpu,
         "transfer": _transfer(event),
         "memory": place,
@@ -84,8 +69,8 @@ def _measurement(
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
     }
-    arrow = f"host -> {called(gpu)}" if event["to_gpu"] else f"{called(gpu)} -> host"
-    return measurement(_NAME, node, event, "GB/s", f"{node.host.name} {arrow}", conditions)
+    arrow = f"host -> {devices.called(gpu)}" if event["to_gpu"] else f"{devices.called(gpu)} -> host"
+    return devices.measurement(_NAME, node, event, "GB/s", f"{node.host.name} {arrow}", conditions)
 
 
 def _trained_down(
@@ -103,7 +88,7 @@ def _trained_down(
         most_gen, most_width = links.get(gpu, (None, None))
         if most_gen and most_width and (gen < most_gen or width < most_width):
             possible = f"gen {most_gen} x{most_width} is possible"
-            actual = f"{called(gpu)} runs at PCIe gen {gen:g} x{width:g} under load; {possible}"
+            actual = f"{devices.called(gpu)} runs at PCIe gen {gen:g} x{width:g} under load; {possible}"
             remedy = "reseat the GPU or its riser, and look for PCIe errors with `nodectl health`"
             findings.append(host_finding(_NAME, node.host.name, Status.FAILED, actual, remedy))
     return findings
@@ -118,10 +103,10 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("numa", "gpu", "device", "memory", "transfer"),
         places=("numa", "gpu"),
-        shown=lambda given: shown(given, f"{given.get('memory')} memory", given.get("link")),
+        shown=lambda given: devices.shown(given, f"{given.get('memory')} memory", given.get("link")),
     ),
     usual=_USUAL,
-    least=least_of(_USUAL),
+    least=devices.least_of(_USUAL),
     cost_s=_cost_s,
     groups=("gpu",),
     needs=(Need.GPU, Need.TORCH),

@@ -8,17 +8,7 @@ from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.device.devices import (
-    START_S,
-    Kind,
-    broken,
-    called,
-    compared,
-    device_of,
-    least_of,
-    measurement,
-    shown,
-)
+from nodectl.probes.device import devices
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison
@@ -33,30 +23,25 @@ _TIMES_CACHE = 4
 
 def run_hbm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of every GPU, read and written together."""
-    kind = Kind(PROBE, _cost_s, _read)
+    kind = devices.Kind(PROBE, _cost_s, _read)
     comparison = Comparison(lambda measurement: measurement.conditions.get("device"), "kernel")
-    return compared(transport, hosts, options, note, kind, comparison)
+    return devices.compared(transport, hosts, options, note, kind, comparison)
 
 
 def _cost_s(amount: Amount, _: Node | None = None) -> float:
-    return START_S + _CHECK_S + amount.repetitions * amount.duration_s
+    return devices.START_S + _CHECK_S + amount.repetitions * amount.duration_s
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    measured = events.of("measured")
-    findings = [
-        broken(_NAME, node, event["gpu"], "copy", f"{event['wrong']} bytes are not what was copied")
-        for event in measured
-        if event["wrong"]
-    ]
-    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
+    measured = tuple(_measurement(node, events, event) for event in events.of("measured"))
+    return ProbeResult(measured, devices.miscopied(_NAME, node, events, lambda _: "copy"))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     array, cache = int(event["array_bytes"]), int(event["cache_bytes"])
     conditions = {
         "kernel": "copy",
-        **device_of(events, event["gpu"]),
+        **devices.device_of(events, event["gpu"]),
         "gpu": event["gpu"],
         "how": event["how"],
         "counted": "read and written",
@@ -65,7 +50,9 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "beyond_cache": array >= _TIMES_CACHE * cache if cache else None,
         "wrong": event["wrong"],
     }
-    return measurement(_NAME, node, event, "GB/s", f"{node.host.name} {called(event['gpu'])}", conditions)
+    return devices.measurement(
+        _NAME, node, event, "GB/s", f"{node.host.name} {devices.called(event['gpu'])}", conditions
+    )
 
 
 PROBE = Probe(
@@ -77,10 +64,10 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("kernel", "numa", "gpu", "device"),
         places=("numa", "gpu"),
-        shown=lambda given: shown(given, "read and written", f"{given.get('array_mib')} MiB"),
+        shown=lambda given: devices.shown(given, "read and written", f"{given.get('array_mib')} MiB"),
     ),
     usual=_USUAL,
-    least=least_of(_USUAL),
+    least=devices.least_of(_USUAL),
     cost_s=_cost_s,
     groups=("quick", "gpu"),
     needs=(Need.GPU, Need.TORCH),

@@ -6,25 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
-from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.device.devices import (
-    GPUS,
-    START_S,
-    Kind,
-    broken,
-    compared,
-    device_of,
-    least_of,
-    links_of,
-    measurement,
-    shown,
-    slow_device,
-)
+from nodectl.probes.device import devices
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison, SlowOne, worst_of
@@ -41,12 +28,12 @@ _ITS_OWN = 0.75
 
 def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each pair, one pair at a time."""
-    kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
-    return compared(transport, hosts, options, note, kind, Comparison(_alike, "bidirectional"), _blame)
+    kind = devices.Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
+    return devices.compared(transport, hosts, options, note, kind, Comparison(_alike, "bidirectional"), _blame)
 
 
-def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
-    return START_S + gpus * (gpus - 1) / 2 * _CASES * (_CHECK_S + amount.repetitions * amount.duration_s)
+def _cost_s(amount: Amount, gpus: int = devices.GPUS) -> float:
+    return devices.START_S + gpus * (gpus - 1) / 2 * _CASES * (_CHECK_S + amount.repetitions * amount.duration_s)
 
 
 def _alike(measurement: Measurement) -> tuple[object, ...]:
@@ -57,19 +44,8 @@ def _alike(measurement: Measurement) -> tuple[object, ...]:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    measured = events.of("measured")
-    findings = [
-        broken(
-            _NAME,
-            node,
-            event["gpu"],
-            f"to GPU {event['target']}",
-            counted(event["wrong"], "wrong byte"),
-        )
-        for event in measured
-        if event["wrong"]
-    ]
-    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
+    measured = tuple(_measurement(node, events, event) for event in events.of("measured"))
+    return ProbeResult(measured, devices.miscopied(_NAME, node, events, lambda event: f"to GPU {event['target']}"))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
@@ -78,7 +54,7 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     cards = [card for found in events.of("devices") for card in found["gpus"] if card["gpu"] in (gpu, target)]
     least = {name: min((card[name] or 0 for card in cards), default=0) or None for name in ("pcie_gen", "pcie_width")}
     conditions = {
-        **device_of(events, gpu),
+        **devices.device_of(events, gpu),
         "gpu": gpu,
         "gpus": sum(len(event["gpus"]) for event in events.of("devices")),
         "target": target,
@@ -87,19 +63,21 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "bidirectional": both,
         # False: CUDA itself goes through the host's memory
         "can_access_peer": event["peer_access"],
-        "link": links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
+        "link": devices.links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
         "link_class": _link_class(node),
         **least,
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
     }
     arrow = "<->" if both else "->"
-    return measurement(_NAME, node, event, "GB/s", f"{node.host.name} GPU {gpu} {arrow} GPU {target}", conditions)
+    return devices.measurement(
+        _NAME, node, event, "GB/s", f"{node.host.name} GPU {gpu} {arrow} GPU {target}", conditions
+    )
 
 
 def _link_class(node: Node) -> str | None:
     """Return it as hardware profiles name it; None if nvidia-smi does not tell the links."""
-    matrix = links_of(node)
+    matrix = devices.links_of(node)
     names = [name for name in matrix if name.startswith("GPU")]
     links = [matrix[a].get(b, "") for a, b in combinations(names, 2)]
     if not links or not all(link.startswith("NV") for link in links):
@@ -108,7 +86,6 @@ def _link_class(node: Node) -> str | None:
 
 
 def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """Name GPUs whose pairs are nearly all slow, else the pairs."""
     by_host: dict[str, list[SlowOne]] = defaultdict(list)
     for pair in slow_ones:
         by_host[pair[0].hosts[0]].append(pair)
@@ -116,7 +93,6 @@ def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
 
 
 def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """Name each slow GPU, or pair, of one host once."""
     findings, left = [], list(slow_ones)
     while left:
         gpu, count = Counter(end for measurement, _ in left for end in _ends(measurement)).most_common(1)[0]
@@ -125,9 +101,9 @@ def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
         gpus = worst[0].conditions["gpus"]
         partners = gpus - 1 if isinstance(gpus, int) else 1
         if count > 1 and count >= _ITS_OWN * partners:
-            findings.append(slow_device(worst, f"GPU {gpu}: {count} of its {partners} pairs"))
+            findings.append(devices.slow_device(worst, f"GPU {gpu}: {count} of its {partners} pairs"))
         else:
-            findings += [slow_device(pair, pair[0].direction) for pair in its_pairs]
+            findings += [devices.slow_device(pair, pair[0].direction) for pair in its_pairs]
         left = [pair for pair in left if gpu not in _ends(pair[0])]
     return findings
 
@@ -145,12 +121,12 @@ PROBE = Probe(
         units=(Unit("GB/s"),),
         identity=("numa", "gpu", "device", "bidirectional", "connection", "target"),
         places=("numa", "gpu", "target"),
-        shown=lambda given: shown(
+        shown=lambda given: devices.shown(
             given, given.get("link"), "no peer access" if given.get("can_access_peer") is False else None
         ),
     ),
     usual=_USUAL,
-    least=least_of(_USUAL),
+    least=devices.least_of(_USUAL),
     cost_s=_cost_s,
     groups=("gpu",),
     needs=(Need.GPU, Need.TORCH),

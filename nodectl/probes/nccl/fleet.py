@@ -52,7 +52,6 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
 
 
 def _uses_gpus(endpoint: Endpoint) -> bool:
-    """Return whether the host has GPUs and a torch that is not built for CPUs."""
     return bool(endpoint.gpus) and "+cpu" not in (endpoint.torch or "")
 
 

@@ -89,7 +89,6 @@ def ceiling(
 
 
 def _nics_gb_s(part: Part, backend: str, route: Route | None) -> float | None:
-    """Return what all NICs of a host carry together, each way."""
     if backend != "nccl":
         speed = part.endpoint.speed_mbit
         return speed / 1e3 / _BITS if speed else None

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from nodectl.common.counting import counted
-from nodectl.common.spelling import meant
 from nodectl.common.units import format_size, parse_size, time_text
-from nodectl.errors import ProfileError, UsageError
+from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Conditions, MeasurementKind, Unit
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
+from nodectl.probes.blame.findings import inquire
 from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl.blame import blamed, without_shared_blame
 from nodectl.probes.nccl.fleet import (
     NAME,
     Fleet,
@@ -31,11 +30,10 @@ from nodectl.probes.nccl.fleet import (
     group_of,
     node_groups,
 )
-from nodectl.probes.nccl.measure import measure_group
 from nodectl.probes.nccl.models import COLLECTIVES
-from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run
+from nodectl.probes.nccl.run import SCOPES, USUAL, NcclOptions, Run, measure_group
 from nodectl.probes.nominal import least_effect
-from nodectl.probes.options import Sizes
+from nodectl.probes.options import Sizes, refuse_unknown
 from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
 from nodectl.probes.schedule import by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
@@ -96,7 +94,8 @@ Rounds = list[list[Group]]
 
 def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, note: Note) -> ProbeResult:
     """Bus bandwidth of each collective and size, and proof of the way that the data went."""
-    _require_known(options)
+    refuse_unknown("collective", options.collectives, COLLECTIVES)
+    refuse_unknown("scope", [options.scope], SCOPES)
     fleet = find_fleet(transport, hosts, options)
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
@@ -124,14 +123,13 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
     if first:
-        sizes = ", ".join(format_size(size) for _, size in first.every)
-        note(f"nccl: each host by itself first: {_FIRST} at {sizes}")
+        note(f"nccl: each host by itself first: {_FIRST} at {', '.join(format_size(size) for _, size in first.every)}")
         of_first = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
         result += _round(transport, node_groups(fleet), replace(first, options=of_first))
     for groups in rounds[: amount.rounds]:
         result += _round(transport, groups, run)
     if options.scope == "all":
-        result = without_shared_blame(result, run.every)
+        result = _without_shared_blame(result, run.every)
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switch_names(ready), note)
     return marked(result, options)
@@ -162,19 +160,6 @@ def _node_first(run: Run, fleet: Fleet) -> Run | None:
     return _with_floors(replace(run, options=only, more={}), fleet)
 
 
-def _require_known(options: NcclOptions) -> None:
-    unknown = [name for name in options.collectives if name not in COLLECTIVES]
-    if unknown:
-        raise UsageError(
-            f"there is no collective '{unknown[0]}'",
-            f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}",
-        )
-    if options.scope not in SCOPES:
-        raise UsageError(
-            f"there is no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}"
-        )
-
-
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
@@ -194,7 +179,6 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
 
 
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
-    """Return the hosts that have nothing to measure by themselves."""
     actual = "a single GPU has no other to exchange data with"
     alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.gpus < 2]
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
@@ -233,8 +217,73 @@ def _blame(
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
         return _round(transport, groups, once)
 
-    slow, again = blamed(first, measure, switches, note, least_effect(fleet.ready))
+    slow, again = _blamed(first, measure, switches, note, least_effect(fleet.ready))
     return again + ProbeResult(findings=slow)
+
+
+MeasurePairs = Callable[[Sequence[HostPair], str, int], ProbeResult]
+
+
+def _blamed(
+    first: ProbeResult, measure: MeasurePairs, switches: Mapping[str, str], note: Note, least_effect: float = 0.0
+) -> tuple[tuple[Finding, ...], ProbeResult]:
+    """Return findings and what was measured again; by one collective at its large size, never by an average over sizes.
+
+    `least_effect` is as Inquiry has it.
+    """
+    large = [row for row in first.measurements if len(row.hosts) == 2 and row.conditions["verdict_size"] == "large"]
+    if not large:
+        return (), ProbeResult()
+    judged = [row for row in large if row.conditions["collective"] == large[0].conditions["collective"]]
+    collective, size = str(judged[0].conditions["collective"]), judged[0].conditions["size_bytes"]
+    kept: list[Measurement] = []
+
+    def again(pairs: Sequence[HostPair]) -> ProbeResult:
+        second = measure(pairs, collective, size if isinstance(size, int) else 0)
+        kept.extend(second.measurements)
+        return ProbeResult(_both_ways(second.measurements), second.findings)
+
+    looked = ProbeResult(_both_ways(judged), first.findings)
+    slow, seen = inquire(NAME, looked, again, switches, note, least_effect=least_effect)
+    # a collective has no direction: each pair stands once in the result
+    stages = {
+        (measurement.hosts, measurement.conditions["time_us"]): measurement.conditions.get("again")
+        for measurement in seen.measurements
+    }
+    marked = [
+        measurement.with_conditions(again=stages.get((measurement.hosts, measurement.conditions["time_us"])))
+        for measurement in kept
+    ]
+    return slow, ProbeResult(tuple(marked), seen.findings)
+
+
+def _both_ways(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Each pair once in either direction: a collective loads both, and blame knows only directions."""
+    return tuple(way for pair in measurements for way in (pair, replace(pair, hosts=pair.hosts[::-1])))
+
+
+Case = tuple[str, int]
+_BAD = (Status.FAILED, Status.UNKNOWN)
+_REMEDY = "`nodectl probe nccl --scope pairs` measures pairs of these hosts, and names who fails"
+
+
+def _without_shared_blame(result: ProbeResult, cases: Sequence[Case]) -> ProbeResult:
+    """Return the result, with nobody to blame for a failure that several hosts saw, or none names as its own.
+
+    `cases` are all that were asked for.
+    """
+    measured = [(each.conditions["collective"], each.conditions["size_bytes"]) for each in result.measurements]
+    # ranks that ended and results that are wrong; not what is said of the way that the data went
+    subjects = {"", *(f"{name} {size} B" for name, size in (*measured, *cases))}
+    bad = [finding for finding in result.findings if finding.status in _BAD and finding.kind != "incomplete"]
+    failures = [finding for finding in bad if finding.subject in subjects]
+    if len({failure.host for failure in failures if failure.kind == "host"}) == 1:
+        return result
+    findings = (
+        replace(finding, kind="", action="none", remedy=_REMEDY) if finding in failures else finding
+        for finding in result.findings
+    )
+    return ProbeResult(result.measurements, tuple(findings))
 
 
 def _cost_s(amount: Amount, cases: int = _CASES) -> float:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
-from nodectl.errors import UsageError
 from nodectl.probes.base import Amount
+from nodectl.probes.options import refuse_unknown
 from nodectl.probes.rdma.argv import (
     DEFAULT,
     DEFAULT_ALONE,
@@ -82,20 +81,12 @@ class Case:
 
 
 def operations_of(options: RdmaOptions) -> tuple[str, ...]:
-    """Return those asked for; UsageError for one that is none, or for a scope that is none."""
-    if options.scope not in SCOPES:
-        raise UsageError(
-            f"there is no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}"
-        )
-    for name in options.operations:
-        if name not in PROGRAMS:
-            raise UsageError(f"there is no operation '{name}'", f"{meant(name, PROGRAMS)}one of: {', '.join(PROGRAMS)}")
-    return options.operations or (DEFAULT_ALONE if options.by_itself else DEFAULT)
-
-
-def measurable(operations: Sequence[str], memory: str) -> tuple[str, ...]:
-    """Return the operations without latency of writes to GPU memory, which perftest does not have."""
-    return tuple(operation for operation in operations if memory == "host" or operation != "write_lat")
+    """Return those asked for that can be measured; UsageError for one that is none, or for a scope that is none."""
+    refuse_unknown("scope", [options.scope], SCOPES)
+    refuse_unknown("operation", options.operations, PROGRAMS)
+    wanted = options.operations or (DEFAULT_ALONE if options.by_itself else DEFAULT)
+    # perftest has no latency of writes to GPU memory
+    return tuple(name for name in wanted if options.memory == "host" or name != "write_lat")
 
 
 def size_of(operation: str, options: RdmaOptions) -> Size:

@@ -35,7 +35,6 @@ from nodectl.probes.rdma.plan import (
     cases_of,
     cost_s,
     deadline_s,
-    measurable,
     operations_of,
     size_of,
     test_of,
@@ -84,7 +83,6 @@ def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
-    """Return a finding for each NIC; one for two NICs that were measured with each other alone."""
     findings: dict[tuple[str, str], Finding] = {}
     for slow_nic in slow_nics:
         given, host = slow_nic[0].conditions, slow_nic[0].hosts[0]
@@ -156,7 +154,7 @@ class _Fleet:
 
 def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, note: Note) -> ProbeResult:
     """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
-    operations = measurable(operations_of(options), options.memory)
+    operations = operations_of(options)
     if not options.by_itself:
         require_two(hosts, NAME, ", or measure each host by itself with --scope node")
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)

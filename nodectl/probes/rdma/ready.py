@@ -248,7 +248,6 @@ def choose_gid(port: Port, index: int | None) -> Gid | str:
 
 
 def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
-    """Return the GPU nearest to the port on the PCI bus, and whether its memory is handed over as DMA-BUF."""
     gpus = site.gpus
     if not gpus.on_bus:
         return failed_finding("gpu_memory", "no NVIDIA GPU on the bus", site.name, status=Status.SKIPPED)

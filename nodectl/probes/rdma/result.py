@@ -152,7 +152,6 @@ def _links(pair: Sequence[Nic]) -> dict[str, object]:
 
 
 def _findings(failed: Sequence[Failed]) -> list[Finding]:
-    """One for each reason, host or path, and NIC; what failed for it is named."""
     grouped: dict[tuple[Any, ...], list[Failed]] = defaultdict(list)
     for failure in failed:
         kind, case = failure.failure.kind, failure.case

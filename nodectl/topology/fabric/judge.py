@@ -14,9 +14,8 @@ from nodectl.common.statistics import QUORUM
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.model.topology import Attachment, Fabric, FabricGraph, Rail, SwitchLoad
+from nodectl.model.topology import Attachment, Fabric, FabricGraph, Rail, SwitchLoad, joined
 from nodectl.topology.fabric.sources import variables_graph
-from nodectl.topology.groups import joined
 
 # the host of a finding that blames no single one
 FABRIC = "fabric"

@@ -187,7 +187,6 @@ def _seen_by_hosts(neighbors_of: Mapping[str, Lldp], asked: Mapping[str, str], h
 def _seen_by_switches(
     neighbors_of: Mapping[str, Lldp], switches: Sequence[str], asked: Mapping[str, str], names: HostNames
 ) -> _Attachments:
-    """Hosts that were not asked themselves."""
     attachments: _Attachments = {}
     for owner in switches:
         for neighbor in neighbors_of[owner].neighbors:

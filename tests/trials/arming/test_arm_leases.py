@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.transport.base import OnOutput
 from nodectl.trials.arming import Leases
 
 GOOD = Host("gpu01", "192.0.2.1")
@@ -20,15 +20,7 @@ class Hosts:
     def __init__(self, answer: Callable[[Host, int], int | str]) -> None:
         self.answer, self.beats = answer, {GOOD: 0}
 
-    def run(
-        self,
-        host: Host,
-        argv: Sequence[str],
-        *,
-        timeout_s: float | None,
-        stdin: bytes | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
+    def run(self, host: Host, argv: Sequence[str], *, timeout_s: float | None, **_: Any) -> CommandResult:
         assert argv[-1] == "/run/nodectl-trial/t1" and timeout_s is not None
         self.beats[host] += 1
         answer = self.answer(host, self.beats[host])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.trials.settings import merged_overrides, plain
+from nodectl.trials.sides import merged_overrides, plain
 
 
 @pytest.mark.parametrize("value", ["{{ lookup('pipe', 'id') }}", "{% if 1 %}", ["{# x #}"], {"{{ key }}": 1}])

@@ -129,12 +129,9 @@ class Cases:
         return self.torch.empty(count, device=self.device, dtype=self.torch.float32)
 
     def fill(self, case: Case) -> None:
-        """Write what the case is given."""
+        """Write what the case is given; what an earlier run left is not taken for this one's result."""
         for part, values in self.pieces(case.data, case.given):
             part.copy_(values)
-
-    def poison(self, case: Case) -> None:
-        """So that what an earlier run left is not taken for this one's."""
         if case.result is not case.data:
             case.result.fill_(POISON)
 
@@ -179,23 +176,20 @@ class Group:
     def checked(self, case: Case) -> int:
         """One run; how many of its elements are wrong."""
         self.cases.fill(case)
-        self.cases.poison(case)
+
         case.run()
         self.sync()
         return self.cases.wrong(case)
 
     def largest(self, value: float) -> float:
         """Return the largest of all ranks' values; the same on every rank."""
-        return self._agreed(value, self.dist.ReduceOp.MAX)
+        shared = self.torch.tensor([value], device=self.device, dtype=self.torch.float64)
+        self.dist.all_reduce(shared, self.dist.ReduceOp.MAX)
+        return float(shared.item())
 
     def least(self, value: float) -> float:
         """Return the least of all ranks' values; the same on every rank."""
-        return self._agreed(value, self.dist.ReduceOp.MIN)
-
-    def _agreed(self, value: float, by: Any) -> float:
-        shared = self.torch.tensor([value], device=self.device, dtype=self.torch.float64)
-        self.dist.all_reduce(shared, by)
-        return float(shared.item())
+        return -self.largest(-value)
 
     def neighbours(self) -> int:
         """Return how many ranks are on this machine, in whichever container."""

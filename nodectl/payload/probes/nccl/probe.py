@@ -257,7 +257,6 @@ def _prove(options: argparse.Namespace, rank: int, nccl_log: Optional[Log]) -> N
 
 
 def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> None:
-    """Set what gloo and NCCL read, for this process only."""
     if options.backend == "gloo" and options.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = options.interface
     if options.backend == "nccl":

@@ -147,12 +147,12 @@ def memlock() -> Dict[str, Any]:
 
 def adapters_on_bus() -> List[str]:
     """PCI addresses of adapters that can do RDMA, whether or not a driver has them."""
-    adapters = []
-    for path in sorted(PCI.glob("*")):
-        kind, vendor = text(path / "class"), text(path / "vendor")
-        if kind.startswith(INFINIBAND_CLASS) or (kind.startswith(NETWORK_CLASS) and vendor == MELLANOX):
-            adapters.append(path.name)
-    return adapters
+    return [
+        path.name
+        for path in sorted(PCI.glob("*"))
+        if text(path / "class").startswith(INFINIBAND_CLASS)
+        or (text(path / "class").startswith(NETWORK_CLASS) and text(path / "vendor") == MELLANOX)
+    ]
 
 
 def gpus() -> Dict[str, Any]:
