@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
@@ -77,7 +76,7 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     gpu: _Gpu | None = None
     for line in lines:
         content = line.text.strip()
-        if gpu is not None and _is_link(content):
+        if gpu is not None and _LINK.fullmatch(content) and not lost_gpu(content):
             gpu.rows.append(line)
         elif gpu is not None and gpu.rows and _LANE.fullmatch(content):
             above = gpu.rows[-1].text.partition(":")
@@ -101,11 +100,6 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     if not gpus:
         raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
-
-
-@lru_cache(maxsize=1024)
-def _is_link(content: str) -> bool:
-    return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
 
 
 def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
