@@ -102,14 +102,6 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
 
 
-def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
-    values: dict[int, list[Line]] = {}
-    for row in rows:
-        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
-        values.setdefault(int(label), []).append(Line(row.number, value.strip()))
-    return tuple(_link(number, lines) for number, lines in values.items())
-
-
 def _link(number: int, lines: Sequence[Line]) -> NvLink:
     active: bool | None = None
     speed_gb_s: float | None = None
@@ -144,11 +136,15 @@ def _frozen(gpu: _Gpu) -> NvLinkGpu:
     if gpu.message is not None and not gpu.rows and not _NO_NVLINK.search(gpu.message):
         unavailable["links"] = gpu.message
     none = () if gpu.message is not None and "links" not in unavailable else None
+    values: dict[int, list[Line]] = {}
+    for row in gpu.rows:
+        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
+        values.setdefault(int(label), []).append(Line(row.number, value.strip()))
     return NvLinkGpu(
         index=gpu.index,
         name=gpu.name or None,
         uuid=None if "uuid" in unavailable else gpu.uuid,
-        links=_links(gpu.rows) if gpu.rows else none,
+        links=tuple(_link(number, lines) for number, lines in values.items()) if values else none,
         message=gpu.message,
         unavailable=unavailable,
     )
