@@ -153,15 +153,7 @@ class Told(NamedTuple):
 
 
 def judges_value(
-    kind: type[Fact],
-    check: Check,
-    *,
-    reads: Sequence[str],
-    unread: str = "",
-    or_absent: bool = False,
-    borrowed: str = "",
-    where: Callable[[Subject], bool] | None = None,
-    otherwise: Status = Status.WARNING,
+    kind: type[Fact], check: Check, *, otherwise: Status = Status.WARNING, **how: Any
 ) -> Callable[[Callable[[Subject, Fact], Told | None]], Judgement[Subject]]:
     """Register a function of a host and a fact as the judge of one value: one finding, `otherwise` if it is not right.
 
@@ -169,7 +161,7 @@ def judges_value(
     """
 
     def register(function: Callable[[Subject, Fact], Told | None]) -> Judgement[Subject]:
-        @judges_fact(kind, check, reads=reads, unread=unread, or_absent=or_absent, borrowed=borrowed, where=where)
+        @judges_fact(kind, check, **how)
         @wraps(function)
         def judge(host: Subject, value: Fact) -> Iterator[Finding]:
             told = function(host, value)

@@ -224,10 +224,8 @@ def _parse_kernel_knobs(text: str) -> KernelKnobs:
         raise UnknownError("kernel-knobs: nothing was shown")
     typed: dict[str, Any] = {name: values[name] for name in values.keys() & set(KernelKnobs.__slots__)}
     typed |= {name: whole(typed[name]) for name in typed.keys() & _COUNTS}
-    typed |= {
-        name: (typed[name].partition("[")[2].partition("]")[0] or typed[name]) for name in typed.keys() & _CHOICES
-    }
-    return KernelKnobs(governors=governors, **typed)
+    chosen = {name: typed[name].partition("[")[2].partition("]")[0] for name in typed.keys() & _CHOICES}
+    return KernelKnobs(governors=governors, **typed | {name: word for name, word in chosen.items() if word})
 
 
 def _kernel_knobs_words(knobs: KernelKnobs) -> str:

@@ -48,19 +48,20 @@ def _parse_processes(text: str) -> Processes:
             raise ParseError(f"processes: line {number}: {line[:200]!r}")
     try:
         one, five = (float(word) for word in load[:2])
+        if not math.isfinite(one + five):
+            raise ValueError(load)
     except ValueError as error:
         raise ParseError(f"processes: {load!r} is no load") from error
-    if not all(map(math.isfinite, (one, five))):
-        raise ParseError(f"processes: {load!r} is no load")
     return Processes(one, five, tuple(hanging), count)
 
 
-def _processes_words(processes: Processes) -> str:
-    stuck = len(processes.uninterruptible)
-    return f"load {processes.load_1:.1f}, {stuck} stuck"
-
-
-PROCESSES_FACT = text_fact("processes", script("processes"), _parse_processes, _processes_words, row=870)
+PROCESSES_FACT = text_fact(
+    "processes",
+    script("processes"),
+    _parse_processes,
+    lambda processes: f"load {processes.load_1:.1f}, {len(processes.uninterruptible)} stuck",
+    row=870,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ IB_PORTS_COMMANDS = (
     Command("rdma-link", ("rdma", "link"), hardware=True),
 )
 _PORT_COUNT = re.compile(r"^\s*(?:Number of ports|phys_port_cnt):\s*(\d{1,3})\s*$", re.MULTILINE)
-_Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +184,20 @@ def _read_ib_ports(recording: Recording) -> tuple[IbPort, ...]:
             was_asked = isinstance(error, UnrecordedError) and not isinstance(other, UnrecordedError)
             raise (other if was_asked else error) from None
     ports = {(port.device, port.port): port for port in shown}
-    for fill in (_with_mtus, _with_netdevs):
-        with suppress(AbsentError, UnknownError, ParseError):
-            ports |= fill(recording, ports)
+    with suppress(AbsentError, UnknownError, ParseError):
+        mtus = {
+            (device.name, port.port): (port.active_mtu_bytes, port.max_mtu_bytes)
+            for device in _whole(recording, "ibv-devinfo", "devices")
+            for port in device.ports
+        }
+        ports |= {
+            key: replace(ports[key], mtu_active=now, mtu_max=most) for key, (now, most) in mtus.items() if key in ports
+        }
+    with suppress(AbsentError, UnknownError, ParseError):
+        netdevs = {(link.device, link.port): link.netdev for link in parsed_as(recording, "rdma-link").links}
+        named = {key: replace(port, netdev=netdevs.get(key)) for key, port in ports.items() if not port.netdev}
+        # of a port that `rdma link` alone has nothing else is known: the first tool's text may be cut
+        ports |= {**{key: IbPort(*key) for key in netdevs.keys() - ports.keys()}, **named}
     return tuple(ports[key] for key in sorted(ports, key=lambda key: (natural(key[0]), key[1])))
 
 
@@ -228,23 +238,6 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
         for adapter in _whole(recording, "ibstat", "adapters")
         for port in adapter.ports
     )
-
-
-def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
-    devices = _whole(recording, "ibv-devinfo", "devices")
-    shown = {(device.name, port.port): port for device in devices for port in device.ports}
-    return {
-        key: replace(port, mtu_active=shown[key].active_mtu_bytes, mtu_max=shown[key].max_mtu_bytes)
-        for key, port in ports.items()
-        if key in shown
-    }
-
-
-def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
-    by_key = {(link.device, link.port): link.netdev for link in parsed_as(recording, "rdma-link").links}
-    named = {key: replace(port, netdev=by_key.get(key)) for key, port in ports.items() if not port.netdev}
-    # of a port that `rdma link` has, and the first tool has not, nothing else is known: that one's text may be cut
-    return {**{key: IbPort(*key) for key in by_key.keys() - ports.keys()}, **named}
 
 
 def _ib_ports_words(ports: tuple[IbPort, ...]) -> str:
@@ -290,14 +283,10 @@ def _read_gids(recording: Recording) -> tuple[Gid, ...]:
 
 def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
     gid, netdev = files[f"gids/{index}"], files.get(f"gid_attrs/ndevs/{index}")
-    kind = files.get(f"gid_attrs/types/{index}", "")
+    kind, mapped = files.get(f"gid_attrs/types/{index}", ""), _MAPPED.fullmatch(gid)
     version = None if files.get("link_layer") == "InfiniBand" else "v2" if kind == "RoCE v2" else "v1" if kind else None
-    return Gid(name, port, index, gid, version, netdev, _ipv4(gid))
-
-
-def _ipv4(gid: str) -> str | None:
-    match = _MAPPED.fullmatch(gid)
-    return ".".join(map(str, bytes.fromhex(match[1] + match[2]))) if match else None
+    ipv4 = ".".join(map(str, bytes.fromhex(mapped[1] + mapped[2]))) if mapped else None
+    return Gid(name, port, index, gid, version, netdev, ipv4)
 
 
 def _gids_words(gids: tuple[Gid, ...]) -> str:

@@ -126,13 +126,14 @@ def _read_time(recording: Recording) -> Clock:
     return Clock(round(recording.clock_offset_s, 4), round(recording.clock_error_s, 4))
 
 
-def _time_words(clock: Clock) -> str:
-    close = abs(clock.offset_s) < _CLOSE_S
-    return f"within {_CLOSE_S:g} s of ours" if close else f"{clock.offset_s:+.1f} s off ours"
-
-
 # every round trip compares the clocks: it needs no command
-TIME_FACT = Fact("time", (), _read_time, _time_words, row=820)
+TIME_FACT = Fact(
+    "time",
+    (),
+    _read_time,
+    lambda clock: f"{clock.offset_s:+.1f} s off ours" if abs(clock.offset_s) >= _CLOSE_S else "within 0.1 s of ours",
+    row=820,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Settings that the tuning makes: sysctls now and at the next boot, limits of sessions, of logins and of units."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -176,19 +177,19 @@ def read_limits(ulimits: Sequence[str]) -> tuple[str, str, str]:
     """(memlock, nofile, stack) of soft and hard of each: the lower of both, the soft stack; else ParseError."""
     if len(ulimits) != 6 or not all(ulimit == "unlimited" or whole(ulimit) is not None for ulimit in ulimits):
         raise ParseError(f"ulimit: {' '.join(ulimits)!r}")
-    memlock, nofile = (min(ulimits[i : i + 2], key=_number) for i in (0, 2))
+    memlock, nofile = (
+        min(ulimits[i : i + 2], key=lambda text: math.inf if text == "unlimited" else int(text)) for i in (0, 2)
+    )
     return memlock, nofile, ulimits[4]
 
 
-def _number(text: str) -> float:
-    return float("inf") if text == "unlimited" else float(text)
-
-
-def _limits_words(limits: SessionLimits) -> str:
-    return f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
-
-
-LIMITS_FACT = text_fact("limits", script("session-limits"), _parse_limits, _limits_words, row=410)
+LIMITS_FACT = text_fact(
+    "limits",
+    script("session-limits"),
+    _parse_limits,
+    lambda limits: f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}",
+    row=410,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +30,13 @@ class StateFile:
 
     def write(self, readings: Mapping[str, Previous]) -> None:
         """Put these hosts' readings beside those of others; of two looks at a host the later one stays."""
-        with self._locked():
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             merged = self.read()
             for host, reading in readings.items():
                 merged[host] = max(reading, merged.get(host, reading), key=lambda one: one.time)
             replace_file(self.path, json.dumps(_encode(merged), separators=(",", ":")))
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def _encode(readings: Mapping[str, Previous]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
@@ -135,21 +135,17 @@ _KEEP = (
 
 def send(transport: Transport, host: Host, commands: Sequence[Command]) -> str:
     """Put the commands' programs where they are looked for; why that was not possible, empty if it was."""
-    done = transport.run(host, ["sh", "-c", _KEEP], timeout_s=_TIMEOUT_S, stdin=_packed(commands))
-    if done.ok:
-        return ""
-    complaint = (done.stderr.strip().splitlines() or [""])[-1]
-    return done.error or complaint or f"exit status {done.exit_status}"
-
-
-def _packed(commands: Sequence[Command]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, program in {program_of(command): command.program for command in commands}.items():
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(program), 0o700, int(time.time())
             archive.addfile(member, io.BytesIO(program))
-    return packed.getvalue()
+    done = transport.run(host, ["sh", "-c", _KEEP], timeout_s=_TIMEOUT_S, stdin=packed.getvalue())
+    if done.ok:
+        return ""
+    complaint = (done.stderr.strip().splitlines() or [""])[-1]
+    return done.error or complaint or f"exit status {done.exit_status}"
 
 
 # for all commands of a host together; what has no time left is a deadline overrun
@@ -195,7 +191,8 @@ def _program(commands: tuple[Command, ...]) -> str:
     keys = " ".join(f"group_{number}" for number in range(len(together)))
     settings = f"groups='{keys}' {' '.join(names)} alone=$group_{len(together)}"
     # a shell that was started in place of ours has its input open, and would wait for more
-    return f"{settings}\n{_body()}\n{functions}main\nexit\n"
+    body = (payload_dir() / "recordings" / "collect.sh").read_text(encoding="utf-8")
+    return f"{settings}\n{body}\n{functions}main\nexit\n"
 
 
 def _lanes(commands: Sequence[Command]) -> list[list[Command]]:
@@ -209,11 +206,6 @@ def _lanes(commands: Sequence[Command]) -> list[list[Command]]:
 
 def _function(name: str, commands: Sequence[Command]) -> str:
     return "\n".join([f"{name}() {{", *(f"    {_take(command)}" for command in commands), "}", ""])
-
-
-@cache
-def _body() -> str:
-    return (payload_dir() / "recordings" / "collect.sh").read_text(encoding="utf-8")
 
 
 def _take(command: Command) -> str:

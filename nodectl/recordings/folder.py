@@ -102,7 +102,8 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise ParseError(f"{path}: {_why(error)}", "a host's recording is a folder of its own, and no link") from error
+        why = "is a link" if path.is_symlink() else error.strerror
+        raise ParseError(f"{path}: {why}", "a host's recording is a folder of its own, and no link") from error
     try:
         with os.scandir(descriptor) as files:
             folder = _Opened(descriptor, {file.name for file in files})
@@ -116,10 +117,6 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         os.close(descriptor)
     times = [row.time for row in index.values() if row.time is not None]
     return Recording(host, entries, offset_s, error_s, recorded, min(times, default=None))
-
-
-def _why(error: OSError) -> str:
-    return "is a link" if error.errno in (40, 20) else str(error.strerror)
 
 
 def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:
@@ -163,19 +160,14 @@ def _indexed(row: Mapping[str, Any]) -> _Row:
         raise ValueError(f"exit_status of {key}: {status!r}")
     if not isinstance(argv, list):
         raise ValueError(f"argv of {key}: {argv!r}")
-    duration_s, time = float(row.get("duration_s") or 0.0), _seconds(row.get("time"))
+    duration_s, stamp = float(row.get("duration_s") or 0.0), row.get("time")
+    time = datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else stamp
     if not 0 <= duration_s < math.inf:
         raise ValueError(f"duration_s of {key}: {duration_s}")
     if not 0 <= (time or 0.0) < _END_OF_TIME:
         raise ValueError(f"time of {key}: {time}")
     cut = bool(row.get("cut")) or status is None
     return _Row(tuple(map(str, argv)), status, duration_s, cut, time)
-
-
-def _seconds(stamp: object) -> float | None:
-    if isinstance(stamp, int | float):
-        return float(stamp)
-    return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else None
 
 
 # A recording of one or more hosts: what it says of itself, which hosts it holds, and the bundled ones.

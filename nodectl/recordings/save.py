@@ -46,11 +46,8 @@ def save(
     """Write each host's recording into `folder` as it comes; `more` are commands beside those of the facts."""
     if isinstance(source, ReplaySource):
         source = replace(source, whole=True)
-    masker = (
-        Masker([host.name for host in source.hosts], users={host.user for host in source.hosts if host.user})
-        if mask
-        else None
-    )
+    names, users = [host.name for host in source.hosts], {host.user for host in source.hosts if host.user}
+    masker = Masker(names, users) if mask else None
     shown = {host.name: masker.name_of(host.name) if masker else host.name for host in source.hosts}
     prepare(folder, {shown[host.name]: _profiles(host, masked=mask) for host in source.hosts}, masked=mask)
     folders: dict[str, str] = {}
@@ -58,7 +55,10 @@ def save(
     facts = facts_for(sysctl_keys(profile_dirs))
     answers: Iterable[tuple[Host, Answer]] = source.recordings(lambda host: (*commands_for(host, facts), *more(host)))
     if masker:
-        answers = _learned(masker, answers)
+        answers = list(answers)  # what is known from the last one goes from the first one, too
+        for _, answer in answers:
+            if isinstance(answer, Recording):
+                masker.learn(answer)
     for host, answer in answers:
         if not isinstance(answer, Recording):
             failed[host.name] = "; try: ".join(filter(None, [answer.error or str(answer.outcome), answer.remedy]))
@@ -70,15 +70,6 @@ def save(
         else:
             folders[shown[host.name]] = local_path(folder, shown[host.name]).name
     return Saved(folders, failed, source.recorded)
-
-
-def _learned(masker: Masker, answers: Iterable[tuple[Host, Answer]]) -> list[tuple[Host, Answer]]:
-    """Wait for all answers: what is known from the last one goes from the first one, too."""
-    every = list(answers)
-    for _, answer in every:
-        if isinstance(answer, Recording):
-            masker.learn(answer)
-    return every
 
 
 def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.jobs.export.templates import render
+from nodectl.jobs.export import render
 from tests.conftest import Cli
 from tests.jobs.slurm_cluster import SHARED, SlurmCluster, slurm_on
 

@@ -17,7 +17,6 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.kernel import Boot
 from nodectl.facts.look import Lab
-from nodectl.facts.network import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -107,8 +106,9 @@ def claims_of(host: Subject) -> dict[Claim, str]:
         if is_own(nic):
             addresses = [address.partition("/")[0] for address in nic.addresses if not address.startswith(_LOCAL)]
             claims.update({(ADDRESS, address): nic.name for address in addresses})
-        if _has_its_mac(nic):
-            claims[MAC, nic.mac or ""] = nic.name
+        mac = nic.mac or ""
+        if is_device(nic) and nic.driver not in _USB and len(mac) == _MAC_LENGTH and mac.strip("0:"):
+            claims[MAC, mac] = nic.name
     files = host.fact("host_files", HostFiles)
     if files and files.machine_id:
         claims[MACHINE_ID, files.machine_id] = "/etc/machine-id"
@@ -119,11 +119,6 @@ def claims_of(host: Subject) -> dict[Claim, str]:
     for port in ports_of(host):
         claims.update({("port GUID", port.guid): port.device} if port.guid and port.guid.strip("0:x") else {})
     return claims
-
-
-def _has_its_mac(nic: Nic) -> bool:
-    mac = nic.mac or ""
-    return is_device(nic) and nic.driver not in _USB and len(mac) == _MAC_LENGTH and bool(mac.strip("0:"))
 
 
 def compare(members: Sequence[Member]) -> Iterator[Finding]:

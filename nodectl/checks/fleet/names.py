@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -43,10 +43,7 @@ def named_by(host: Subject, address: str) -> Named | None:
 
 
 def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
-    """Yield each host whose /etc/hosts gives another host's name an address that this host does not have.
-
-    If most hosts have the same address for the name, the named host has lost it, and they are not to blame.
-    """
+    """Yield each host whose /etc/hosts gives another host's name an address that this host does not have."""
     copies = Counter(named.own for named in fleet.values())
     wrong: dict[str, list[str]] = {host: [] for host in fleet}
     for name, peer in _peers(fleet).items():
@@ -55,8 +52,10 @@ def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
         if copies[peer_addresses] > 1:
             continue
         books = {host: named.book[name] for host, named in fleet.items() if name in named.book and host != peer}
-        lost = _common(books.values(), peer_addresses)
-        if lost:
+        lost, number = next(iter(Counter(books.values()).most_common(1)), ((), 0))
+        if number < 2 or 2 * number <= len(books) or not _foreign(lost, peer_addresses):
+            lost = ()
+        if lost:  # most agree on it: the named host has lost it, and they are not to blame
             yield _finding(peer, f"{few(list(books))} have {name} as {few(lost)} in /etc/hosts, and it does not", _LOST)
         for host, book in books.items():
             if book != lost and (foreign := _foreign(book, peer_addresses)):
@@ -66,11 +65,6 @@ def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
 
 def _finding(host: str, actual: str, remedy: str) -> Finding:
     return Finding(host, HOSTS_FILE.id, Status.WARNING, "", "none", HOSTS_FILE.expected, actual, remedy)
-
-
-def _common(books: Collection[Book], peer_addresses: frozenset[str]) -> Book:
-    common, number = next(iter(Counter(books).most_common(1)), ((), 0))
-    return common if number > 1 and 2 * number > len(books) and _foreign(common, peer_addresses) else ()
 
 
 def _foreign(book: Book, peer_addresses: frozenset[str]) -> Book:

@@ -47,9 +47,11 @@ def torch(host: Subject) -> Iterator[Finding]:
         status = failed_unless(numbers(low)[:2] <= numbers(package.python)[:2] <= numbers(high)[:2])
         expected, remedy = f"{low} to {high}", provision("python")
         yield host.finding(TORCH, status, "python", expected=expected, actual=package.python, remedy=remedy)
-    for pin in _lacking(host.wanted.stack.requirements, package):
-        name = pin.partition("==")[0]
-        yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=provision("pytorch"))
+    for pin in host.wanted.stack.requirements:
+        name, _, wanted = pin.partition("==")
+        version, remedy = package.distributions.get(re.sub(r"[-_.]+", "-", name).lower(), ""), provision("pytorch")
+        if wanted not in (version, version.partition("+")[0]):
+            yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=remedy)
     if package.error:
         remedy = "import torch by hand in the environment; then `nodectl provision --tags pytorch`"
         yield host.finding(TORCH, Status.FAILED, "import", actual=package.error, remedy=remedy)
@@ -57,14 +59,6 @@ def torch(host: Subject) -> Iterator[Finding]:
     yield host.finding(TORCH, Status.OK, "import", actual=f"torch {package.version}")
     yield from _versions(host, package)
     yield from _ways(host, package)
-
-
-def _lacking(requirements: tuple[str, ...], package: Imported) -> Iterator[str]:
-    for requirement in requirements:
-        name, _, wanted = requirement.partition("==")
-        version = package.distributions.get(re.sub(r"[-_.]+", "-", name).lower(), "")
-        if wanted not in (version, version.partition("+")[0]):
-            yield requirement
 
 
 def _versions(host: Subject, package: Imported) -> Iterator[Finding]:

@@ -281,17 +281,16 @@ FROZEN = (
     variables=("nvidia_repo_baseurl", "nvidia_repository_frozen"),
 )
 def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
-    """Compare what apt holds: one source, its lists, the stack's versions as candidates.
-
-    Of dnf: one source, and that its signatures are checked.
-    """
+    """Compare apt's source, lists and candidates with the stack's, and dnf's source and its signatures."""
     base = str(host.variables.get("nvidia_repo_baseurl") or addresses().nvidia.base_url).rstrip("/")
     base_pattern = re.compile(rf"{re.escape(base)}/(ubuntu|debian|rhel)[0-9]+/(x86_64|sbsa)/?")
     sources = {(file, uri) for file, uri in repository.sources if base_pattern.fullmatch(uri) or _LAYOUT.search(uri)}
     actual = ", ".join(sorted({file for file, _ in sources})) or "no source"
     yield host.finding(NVIDIA_REPOSITORY, failed_unless(len(sources) == 1), base, expected="one source", actual=actual)
     if repository.manager == "dnf":
-        yield _signed(host, sources & set(repository.unchecked))
+        files = ", ".join(sorted({file for file, _ in sources & set(repository.unchecked)}))
+        status, actual = failed_unless(not files), f"not checked by {files}" if files else "checked"
+        yield host.finding(NVIDIA_REPOSITORY, status, "signatures", expected="checked", actual=actual)
         return
     is_read = any(_list_name(uri) in name for _, uri in sources for name in repository.lists)
     actual, remedy = "read" if is_read else "apt has not read it", "apt-get update"
@@ -311,12 +310,6 @@ def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[F
     yield host.finding(
         NVIDIA_REPOSITORY, failed_unless(not touched), "unattended upgrades", expected=expected, actual=actual
     )
-
-
-def _signed(host: Subject, unchecked: set[tuple[str, str]]) -> Finding:
-    files = ", ".join(sorted({file for file, _ in unchecked}))
-    actual = f"not checked by {files}" if files else "checked"
-    return host.finding(NVIDIA_REPOSITORY, failed_unless(not files), "signatures", expected="checked", actual=actual)
 
 
 def _list_name(uri: str) -> str:

@@ -32,10 +32,10 @@ def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any
 
 def find_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
     """Return the document as `json_document` does; None if there is none, or it is cut."""
-    documents = _documents(plain(text), tool)
-    return next(
-        (document for document in documents if not isinstance(document, ParseError) and is_wanted(document)), None
-    )
+    try:
+        return json_document(text, tool, is_wanted)
+    except ParseError:
+        return None
 
 
 def _documents(text: str, tool: str) -> Iterator[Any]:

@@ -8,8 +8,9 @@ counted, because `Xid …: 7` may have been 79.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from nodectl.errors import ParseError
@@ -118,48 +119,43 @@ def parse_dmesg(text: str) -> Dmesg:
     refused: list[Line] = []
     cut_at = text.count("\n") + 1  # a last line that no newline ends may be cut: this is its number
     header: Line | None = None  # it names the GPU of which the next lines tell
-    chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
     rows: list[str] = []
     is_raw = _PRIORITY.search(text) is not None
     for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
-        is_record = (lambda line: _message_of(line).level is not None) if is_raw else _is_record
-        if not is_record(line.text):
+        message = _message_of(line.text)
+        is_record = message.level is not None or (message.time is not None and not is_raw)
+        if not is_record:
             rows = rows or text.split("\n")
-            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1], is_record):
+            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1], is_raw):
                 continue
-        if "NVRM: The NVIDIA GPU" in line.text:
-            header = line
+        header = line if "NVRM: The NVIDIA GPU" in line.text else header
+        # of a wrapped sentence only the first line has a priority
+        above = header if header and line.number - header.number <= _WRAPPED else None
         try:
             event = _event(line, may_be_cut=line.number == cut_at)
-            # of a wrapped sentence only the first line has a priority
-            is_wrapped = header is not None and line.number - header.number <= _WRAPPED
-            if event is not None and not (is_wrapped or is_record(line.text)) and is_raw:
+            if event is not None and is_raw and not (above or is_record):
                 raise unreadable(TOOL, line, "each other record has a priority: anybody can have written this line")
         except ParseError:
             refused.append(line)
             continue
-        if event is None:
-            continue
-        if (
-            event.kind == "gpu_lost"
-            and event.pci is None
-            and header is not None
-            and line.number - header.number <= _WRAPPED
-        ):
-            event = _with_gpu(event, header)
-        if event.kind == "oom":
-            if "Killed process" in event.text:
-                chosen = None
-            else:
-                chosen, event = event, chosen if chosen and chosen.pid != event.pid else None
-        if event is not None:
-            events.append(event)
-    if chosen is not None:
-        events.append(chosen)
+        if event is not None and event.kind == "gpu_lost" and event.pci is None and above:
+            event = _with_gpu(event, above)
+        events += [event] if event else []
     if not events and not refused:
         _require_log(lines_of(text, TOOL))
     shown = f"line {refused[-1].number}: {_message_of(refused[-1].text).text[:_SHOWN]}" if refused else ""
-    return Dmesg(tuple(_without_details(events)), len(refused), shown)
+    return Dmesg(tuple(_without_details(_without_choices(events))), len(refused), shown)
+
+
+def _without_choices(events: list[KernelEvent]) -> list[KernelEvent]:
+    """Return the events without the kernel's choice of a process to kill, if the log says that it was killed."""
+    killed = [event for event in events if event.kind == "oom"]
+    choices = {
+        id(choice)
+        for choice, following in pairwise(killed)
+        if "Killed process" not in choice.text and ("Killed process" in following.text or choice.pid == following.pid)
+    }
+    return [event for event in events if id(event) not in choices]
 
 
 def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
@@ -174,15 +170,11 @@ def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
         yield from (Line(line.number, before + other) for other in others)
 
 
-def _is_below_a_users(rows: Sequence[str], is_record: Callable[[str], bool]) -> bool:
+def _is_below_a_users(rows: Sequence[str], is_raw: bool) -> bool:
     """Return whether the record that a line without time and level continues is no word of the kernel's."""
-    first = next((row for row in reversed(rows) if is_record(row)), None)
-    return first is not None and not _message_of(first).is_kernels
-
-
-def _is_record(line: str) -> bool:
-    message = _message_of(line)
-    return message.time is not None or message.level is not None
+    messages = (_message_of(row) for row in reversed(rows))
+    first = next((one for one in messages if one.level is not None or (one.time is not None and not is_raw)), None)
+    return first is not None and not first.is_kernels
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
@@ -248,9 +240,7 @@ def _with_gpu(event: KernelEvent, header: Line) -> KernelEvent:
 
 def _severity(text: str) -> str | None:
     match = _SEVERITY.search(text)
-    if match is None:
-        return None
-    return "fatal" if match[1] else "nonfatal"
+    return None if match is None else "fatal" if match[1] else "nonfatal"
 
 
 def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
@@ -274,7 +264,8 @@ def _require_log(lines: list[Line]) -> None:
             if len(written) > 5:
                 break
             raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
-    if not any(_is_kernel_line(line.text) for line in written):
+    messages = (_message_of(line.text) for line in written)
+    if not any(message.time is not None or _DRIVER.match(message.text) for message in messages):
         raise foreign(TOOL, lines, "no line of a kernel log")
 
 
@@ -330,8 +321,3 @@ def _message_of(line: str) -> _Message:
     facility, level = divmod(int(match["raw"]), 8) if match["raw"] else (0, _LEVELS.get(match["level"] or ""))
     is_kernels = facility == 0 and match["facility"] in (None, "kern") and program is None
     return _Message(time, line[position:].strip(), level, is_kernels)
-
-
-def _is_kernel_line(line: str) -> bool:
-    time, text, *_ = _message_of(line)
-    return time is not None or _DRIVER.match(text) is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from nodectl.facts.parsers.json_values import json_document, value_at
 
@@ -34,7 +33,13 @@ class Iperf3:
 
 def parse_iperf3(text: str) -> Iperf3:
     """Read the output; raise ParseError if there is no document of iperf3's, or it is cut."""
-    document = json_document(text, TOOL, _is_ours)
+    document = json_document(
+        text,
+        TOOL,
+        lambda document: (
+            isinstance(document, dict) and any(isinstance(document.get(key), kind) for key, kind in _OURS.items())
+        ),
+    )
     at = partial(value_at, document, tool=TOOL)
     sent = "end/sum_sent" if at("end/sum_sent", dict) else "end/sum"
     streams = at("end/streams", list) or []
@@ -57,7 +62,3 @@ def parse_iperf3(text: str) -> Iperf3:
         error=at("error", str),
         window_bytes=sum(windows) if windows and len(windows) == len(streams) else None,
     )
-
-
-def _is_ours(document: Any) -> bool:
-    return isinstance(document, dict) and any(isinstance(document.get(key), kind) for key, kind in _OURS.items())

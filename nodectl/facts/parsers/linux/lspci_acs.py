@@ -125,19 +125,12 @@ def _devices(text: str) -> list[_Device]:
             if devices and line.lstrip().startswith(_DETAILS):
                 _detail(Line(number, line), devices[-1])
                 devices[-1].is_detailed = True
-        elif device := _device(Line(number, line)):
-            devices.append(device)
+        elif match := _DEVICE.match(line):
+            address = (bus_id(match["address"]) or match["address"]).lower()
+            devices.append(_Device(address, match["kind"], _PROGRAMMING.sub("", match["name"]).strip()))
+        elif _BEGINS_AS_DEVICE.match(line):
+            raise unreadable(TOOL, Line(number, line), "a device without its class and name")
     return devices
-
-
-def _device(line: Line) -> _Device | None:
-    match = _DEVICE.match(line.text)
-    if match is None:
-        if _BEGINS_AS_DEVICE.match(line.text):
-            raise unreadable(TOOL, line, "a device without its class and name")
-        return None
-    address = (bus_id(match["address"]) or match["address"]).lower()
-    return _Device(address, match["kind"], _PROGRAMMING.sub("", match["name"]).strip())
 
 
 def _detail(line: Line, device: _Device) -> None:

@@ -105,7 +105,8 @@ def parse_nccl_log(text: str) -> NcclLog:
         version=next(iter(versions), None),
         algorithms=tuple(dict.fromkeys(_choice(line, text) for line, _, text in said if "Bytes -> Algo" in text)),
         warnings=tuple(
-            NcclWarning(_host(line.text[: match.start()]), message)
+            # a scheduler may have put its own name first
+            NcclWarning(next(reversed(_ORIGIN.findall(line.text[: match.start()])), None), message)
             for line, match, message in said
             if match["level"] == "WARN"
         ),
@@ -116,12 +117,6 @@ def parse_nccl_log(text: str) -> NcclLog:
         gpu_direct_off=tuple(dict.fromkeys(off["what"].strip() for text in ways if (off := _GDR_OFF.search(text)))),
         no_rdma=tuple(dict.fromkeys(text[:200] for text in ways if _NO_RDMA.search(text))),
     )
-
-
-def _host(head: str) -> str | None:
-    """Return the host that stands last before `NCCL`: a scheduler may have put its own name first."""
-    *_, origin = [None, *_ORIGIN.finditer(head)]
-    return origin["host"] if origin else None
 
 
 def _names(messages: Iterable[str]) -> dict[tuple[str, int], str]:

@@ -115,7 +115,12 @@ class _Run:
         elif sides := _sides_of(text):
             self.sides = sides
         elif "Rank" in text and _BEGINS_AS_RANK.match(text):
-            self.ranks[_rank(line)] = None
+            match = _RANK.match(text)
+            if match is None:
+                raise unreadable(TOOL, line, "a rank without its host, device and name")
+            numbers = {name: int(match[name]) for name in ("rank", "device", "pid")}
+            group, name = whole(match["group"] or ""), match["name"].strip()
+            self.ranks[NcclTestsRank(host=match["host"], name=name, group=group, bus=match["bus"], **numbers)] = None
         elif _BEGINS_AS_SUMMARY.match(text):
             self._summary(line)
         elif _FAILURE.search(text) and "NCCL WARN" not in text:
@@ -140,21 +145,6 @@ class _Run:
                 self.verdicts.append(average["verdict"] == "OK")
         else:
             raise unreadable(TOOL, line, "a summary that is cut")
-
-
-def _rank(line: Line) -> NcclTestsRank:
-    match = _RANK.match(line.text.strip())
-    if match is None:
-        raise unreadable(TOOL, line, "a rank without its host, device and name")
-    return NcclTestsRank(
-        rank=int(match["rank"]),
-        host=match["host"],
-        device=int(match["device"]),
-        name=match["name"].strip(),
-        pid=int(match["pid"]),
-        group=whole(match["group"] or ""),
-        bus=match["bus"],
-    )
 
 
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")
@@ -225,7 +215,10 @@ def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] 
     if len(cells) < 3 + sides * len(side) + len(trailing):
         raise unreadable(TOOL, line, "a row that is cut")
     cells, behind = cells[: len(cells) - len(trailing)], cells[len(cells) - len(trailing) :]
-    _require_trailing(line, trailing, behind)
+    for name, cell in zip(trailing, behind, strict=True):
+        form = _STAMP if name == "timestamp" else _DIGITS if name.startswith("#") else None
+        if form and not form.fullmatch(cell):  # all cells are shifted
+            raise unreadable(TOOL, line, f"{cell[:40]!r} is no {name}: the row is cut")
     head, tail = cells[: len(cells) - sides * len(side)], cells[len(cells) - sides * len(side) :]
     size, count, kind, operation, root = _head(line, head, has_root="root" in (columns or ()))
     measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side) for i in range(sides)]
@@ -245,15 +238,6 @@ def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tup
         size = 1 + max((at for at, name in enumerate(rest, 1) if name in _OF_A_SIDE or _SPREAD.match(name)), default=0)
     sides = columns.count("time")
     return columns[first : first + size], columns[first + sides * size :]
-
-
-def _require_trailing(line: Line, names: tuple[str, ...], cells: list[str]) -> None:
-    """Raise ParseError if a word cannot be its column's value: the row is then cut, and all cells are shifted."""
-    for name, cell in zip(names, cells, strict=True):
-        if name == "timestamp" and not _STAMP.fullmatch(cell):
-            raise unreadable(TOOL, line, f"{cell[:40]!r} is no timestamp: the row is cut")
-        if name.startswith("#") and not _DIGITS.fullmatch(cell):
-            raise unreadable(TOOL, line, f"{cell[:40]!r} is no count of {name}: the row is cut")
 
 
 def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str, str | None, int | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nodectl.errors import ParseError
@@ -51,12 +50,6 @@ class NcclRas:
     unresponsive: tuple[RasProcess, ...]
     missing_ranks: tuple[RasRank, ...]
     outliers: tuple[RasRank, ...]
-
-
-def _status_of(errors: Iterable[str]) -> str:
-    """Return the worst of NCCL's words: data that is missing hides what else is wrong."""
-    error_kinds = set(errors)
-    return next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in error_kinds), "OK")
 
 
 def parse_ncclras(text: str) -> NcclRas:
@@ -137,14 +130,11 @@ class _Answer:
             raise unreadable(TOOL, line, "a group of communicators that is cut, or of more than a job can have")
         errors = match["errors"].split(",")
         ranks, comms = int(match["ranks"]), int(match["comms"])
-        missing = 0 if "INCOMPLETE" not in errors else ranks - int(match["seen"]) if comms == 1 else None
-        for index in range(comms):
-            self.communicators[int(match["group"]), index] = RasCommunicator(
-                id=None,
-                ranks=ranks,
-                missing=max(missing, 0) if missing is not None else None,
-                status=_status_of(errors),
-            )
+        unseen = max(ranks - int(match["seen"]), 0) if comms == 1 else None
+        # data that is missing hides what else is wrong
+        status = next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in errors), "OK")
+        communicator = RasCommunicator(None, ranks, unseen if "INCOMPLETE" in errors else 0, status)
+        self.communicators |= {(int(match["group"]), index): communicator for index in range(comms)}
 
     def _named(self, line: Line) -> None:
         match = _NAMED.fullmatch(line.text.rstrip())
@@ -166,7 +156,8 @@ class _Answer:
                 self.sole.append(silent)
         elif rank := _RANK.fullmatch(text):
             device = int(rank["device"]) if rank["device"] else None
-            self._rank(RasRank(int(rank["rank"]), rank["host"], device, self._id()))
+            ranks_of_kind = self.missing if self.section == "INCOMPLETE" else self.outliers
+            ranks_of_kind.append(RasRank(int(rank["rank"]), rank["host"], device, self._id()))
         elif self.current in self.communicators and (count := _MISSING_COUNT.fullmatch(text)):
             communicator = self.communicators[self.current]
             self.communicators[self.current] = replace(communicator, missing=int(count["count"]))
@@ -175,9 +166,6 @@ class _Answer:
             self.missing.extend(RasRank(number, None, None, self._id()) for number in numbers)
         elif text.lstrip().startswith(("Process ", "Rank ", "The missing rank")) and not _STATUS_ONLY.fullmatch(text):
             raise unreadable(TOOL, line, "a process or rank that is cut")
-
-    def _rank(self, rank: RasRank) -> None:
-        (self.missing if self.section == "INCOMPLETE" else self.outliers).append(rank)
 
     def _id(self) -> str | None:
         return self.named.get(self.current) if self.current else None

@@ -106,7 +106,7 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
             _watchdog(line, watchdog)
         if "watchdog got stuck" in line.text or "monitor timed out" in line.text:
             _stuck(line, stuck)
-    rendezvous = [_rendezvous(line) for line in lines if "client socket has timed out" in line.text]
+    rendezvous = next((_rendezvous(line) for line in lines if "client socket has timed out" in line.text), None)
     if not (failures or watchdog or stuck or any(_OURS.search(line.text) for line in lines)):
         raise foreign(TOOL, lines, "no line of torch.distributed")
     # each agent names a root cause of its own: the earliest is the job's
@@ -116,7 +116,7 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
         _worker(first) if first else None,
         tuple(_worker(failure) for failure in failures if failure is not first),
         (*watchdog.values(), *stuck.values()),
-        next(iter(rendezvous), None),
+        rendezvous,
     )
 
 

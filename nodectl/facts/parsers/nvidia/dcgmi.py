@@ -136,12 +136,10 @@ _WORDS = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not r
 _MESSAGE_KEYS = ("error", "warning", "info", "message")
 
 
-def _is_diagnostic(document: Any) -> bool:
-    return isinstance(document, dict) and any(key in document for key in _ROOTS)
-
-
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
-    document = find_document(text, TOOL, _is_diagnostic)
+    document = find_document(
+        text, TOOL, lambda document: isinstance(document, dict) and any(key in document for key in _ROOTS)
+    )
     if document is None:
         return None
     diagnostic = next(document[key] for key in _ROOTS if key in document)
@@ -170,7 +168,9 @@ def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
     for result in _objects(test.get("results", []), line):
         if (word := _word(result.get("status"))) is not None:
             statuses.append(word)
-            gpus.update(dict.fromkeys(_gpus(result), word))
+            is_of_gpu = result.get("entity_group", "GPU") == "GPU"
+            listed = next((str(result[key]) for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "")
+            gpus.update(dict.fromkeys(filter(None, map(str.strip, listed.split(","))) if is_of_gpu else (), word))
         for key in ("warnings", "warning", "errors", "error", "info"):
             texts += _texts(result.get(key))
     summary = test.get("test_summary")
@@ -183,13 +183,6 @@ def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
 def _word(status: Any) -> str | None:
     text = "" if status is None else str(status).strip()
     return next((word for start, word in _WORDS.items() if text.lower().startswith(start)), text or None)
-
-
-def _gpus(result: dict[str, Any]) -> list[str]:
-    if result.get("entity_group", "GPU") != "GPU":
-        return []
-    listed = next((str(result[key]) for key in ("gpu_ids", "gpu_id", "entity_id") if key in result), "")
-    return [index.strip() for index in listed.split(",") if index.strip()]
 
 
 def _texts(value: Any) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
 from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
@@ -77,7 +76,7 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     gpu: _Gpu | None = None
     for line in lines:
         content = line.text.strip()
-        if gpu is not None and _is_link(content):
+        if gpu is not None and _LINK.fullmatch(content) and not lost_gpu(content):
             gpu.rows.append(line)
         elif gpu is not None and gpu.rows and _LANE.fullmatch(content):
             above = gpu.rows[-1].text.partition(":")
@@ -101,19 +100,6 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     if not gpus:
         raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
-
-
-@lru_cache(maxsize=1024)
-def _is_link(content: str) -> bool:
-    return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
-
-
-def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
-    values: dict[int, list[Line]] = {}
-    for row in rows:
-        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
-        values.setdefault(int(label), []).append(Line(row.number, value.strip()))
-    return tuple(_link(number, lines) for number, lines in values.items())
 
 
 def _link(number: int, lines: Sequence[Line]) -> NvLink:
@@ -150,11 +136,15 @@ def _frozen(gpu: _Gpu) -> NvLinkGpu:
     if gpu.message is not None and not gpu.rows and not _NO_NVLINK.search(gpu.message):
         unavailable["links"] = gpu.message
     none = () if gpu.message is not None and "links" not in unavailable else None
+    values: dict[int, list[Line]] = {}
+    for row in gpu.rows:
+        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
+        values.setdefault(int(label), []).append(Line(row.number, value.strip()))
     return NvLinkGpu(
         index=gpu.index,
         name=gpu.name or None,
         uuid=None if "uuid" in unavailable else gpu.uuid,
-        links=_links(gpu.rows) if gpu.rows else none,
+        links=tuple(_link(number, lines) for number, lines in values.items()) if values else none,
         message=gpu.message,
         unavailable=unavailable,
     )

@@ -79,17 +79,16 @@ def _row(header: list[str], line: Line) -> CsvRow | None:
     if len(cells) != len(header):
         raise unreadable(TOOL, line, f"{len(cells)} columns, the header has {len(header)}")
     named = list(zip(header, cells, strict=True))
-    unavailable = {name: cell for name, cell in named if _is_no_value(name, cell)}
+    # a number that no GPU has is -1 without its sign
+    unavailable = {
+        name: cell
+        for name, cell in named
+        if _REFUSED.fullmatch(cell) or refused(cell) or (_BEYOND.fullmatch(cell) and not _TEXT_COLUMNS.search(name))
+    }
     cut = next((name for name, cell in named if _CUT_UNIT.fullmatch(cell) and not _TEXT_COLUMNS.search(name)), None)
     if cut:
         raise unreadable(TOOL, line, f"the unit of {cut} is cut")
     return CsvRow({name: None if name in unavailable else _value(name, cell) for name, cell in named}, unavailable)
-
-
-def _is_no_value(name: str, cell: str) -> bool:
-    """Return whether the driver refuses the value, or prints a number that no GPU has: -1 without its sign."""
-    is_refused = _REFUSED.fullmatch(cell) is not None or refused(cell)
-    return is_refused or (_BEYOND.fullmatch(cell) is not None and not _TEXT_COLUMNS.search(name))
 
 
 def _value(name: str, cell: str) -> Value:

@@ -106,6 +106,8 @@ def parse_nvidia_smi(text: str) -> NvidiaSmi:
             rows = []
         elif is_of_gpus and not content:
             is_of_gpus = False
+        elif gpus and _GPU.match(content):
+            raise unreadable(TOOL, line, "GPUs are listed above: these are two outputs")
         elif match := _PROCESS.match(content):
             held_mib = _whole(match["memory"])
             processes.append(TableProcess(int(match["gpu"]), int(match["pid"]), match["type"], match["name"], held_mib))

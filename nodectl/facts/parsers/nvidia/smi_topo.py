@@ -54,14 +54,7 @@ def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
     matrix = _read_matrix(TOOL, text, _LINKS)
     nics = tuple(name for name in matrix.names if name not in matrix.gpus)
     unavailable = {f"links.{pair}": word for pair, word in matrix.refused.items()}
-    cpus, nodes, gpu_nodes = (
-        _behind(matrix, label, key, unavailable)
-        for label, key in (
-            ("CPU Affinity", "cpu_affinity"),
-            ("NUMA Affinity", "numa_affinity"),
-            ("GPU NUMA ID", "gpu_numa_id"),
-        )
-    )
+    cpus, nodes, gpu_nodes = (_behind(matrix, label, unavailable) for label in _VALUES)
     # drivers before NIC0, NIC1, … name the columns after the devices
     devices = {name: name for name in nics if not name.startswith("NIC")}
     for line in matrix.rest:
@@ -76,7 +69,7 @@ def parse_nvidia_smi_p2p(text: str) -> NvidiaSmiP2p:
     return NvidiaSmiP2p(matrix.gpus, matrix.cells, {f"status.{pair}": word for pair, word in matrix.refused.items()})
 
 
-def _behind(matrix: _Matrix, label: str, key: str, unavailable: dict[str, str]) -> dict[str, str | None]:
+def _behind(matrix: _Matrix, label: str, unavailable: dict[str, str]) -> dict[str, str | None]:
     if label not in matrix.labels:
         return {}
     at = matrix.labels.index(label)
@@ -87,7 +80,7 @@ def _behind(matrix: _Matrix, label: str, key: str, unavailable: dict[str, str]) 
         last = at == len(matrix.labels) - 1 and len(cells) > len(matrix.labels)
         value = cells[-1] if last else cells[at] if at < len(cells) else ""
         if refused(value):
-            unavailable[f"{key}.{name}"] = value
+            unavailable[f"{label.lower().replace(' ', '_')}.{name}"] = value
         affinity[name] = None if refused(value) else value or None
     return affinity
 
@@ -117,9 +110,9 @@ def _read_matrix(tool: str, text: str, word: re.Pattern[str]) -> _Matrix:
             for row in lines[at + 1 :]:
                 _read_row(tool, matrix, row, prefix, word)
             if missing := [name for name in matrix.gpus if name not in matrix.cells]:
-                for row in (row for row in lines if row.text.startswith("Failed to ")):
-                    raise unreadable(tool, row, "this is why it failed, not its output")
-                raise unreadable(tool, line, f"no row follows for the column {missing[0]}: the matrix is cut")
+                failure = next((row for row in lines if row.text.startswith("Failed to ")), None)
+                why = f"no row follows for the column {missing[0]}: the matrix is cut"
+                raise unreadable(tool, failure or line, "this is why it failed, not its output" if failure else why)
             return matrix
     raise no_output(tool, lines, "matrix with the columns GPU0, GPU1, …")
 

@@ -42,7 +42,12 @@ def parse_perftest(text: str) -> Perftest:
             banners += filter(None, [_BANNER.search(rest)])
             has_begun = has_begun or _WAITS.search(rest) is not None
             complaints += [Line(line.number, rest)] if _is_error(rest) else []
-    rows, test = tuple(table.rows), _test(banners, lines)
+    rows = tuple(table.rows)
+    named = (_PROGRAM.search(line.text) for line in lines)
+    test = next((match[0] for match in named if match), None)
+    if banners:
+        verb, _, kind = banners[0].groups()
+        test = f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
     error = _find_error(complaints, has_figures=bool(rows))
     deadline = next((line.text.strip() for line in lines if _DEADLINE.search(line.text)), None)
     # a cut link shows as zero iterations only, a deadline as no output at all
@@ -54,14 +59,6 @@ def parse_perftest(text: str) -> Perftest:
         raise _no_run(lines)
     # a server and its client in one output show the same figures twice
     return Perftest(test, tuple(dict.fromkeys(rows)) if len(banners) > 1 else rows, error)
-
-
-def _test(banners: Sequence[re.Match[str]], lines: Sequence[Line]) -> str | None:
-    if banners:
-        verb, _, kind = banners[0].groups()
-        return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
-    named = (_PROGRAM.search(line.text) for line in lines)
-    return next((match[0] for match in named if match), None)
 
 
 def _no_run(lines: Sequence[Line]) -> ParseError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -229,16 +229,22 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
         )
         return None if printed is None else _DEPRECATED.sub("", printed)
 
+    is_cut = _is_cut(log.blocks)
+    gpus = [_gpu(block, last=block is log.blocks[-1]) for block in log.blocks]
+    if is_cut:  # of the section in which the report ends, only some parts of a sum may be printed
+        section = next(reversed(log.blocks[-1].values), "").rpartition("/")[0]
+        cut = [name for name, groups in sums().items() if any(path.startswith(f"{section}/") for path in groups[0])]
+        gpus[-1] = replace(gpus[-1], **dict.fromkeys(cut))  # type: ignore[arg-type]
     return NvidiaSmiQ(
         driver_version=text("driver_version", "kmd_version", "driver_version"),
         cuda_version=text("cuda_version", "cuda_umd_version", "cuda_version"),
         attached_gpus=attached,
-        gpus=tuple(_gpu(block, last=block is log.blocks[-1]) for block in log.blocks),
+        gpus=tuple(gpus),
         lost=tuple(log.lost),
         warnings=tuple(log.warnings),
         timestamp=text("timestamp", "timestamp"),
         unavailable=unavailable,
-        is_cut=_is_cut(log.blocks),
+        is_cut=is_cut,
     )
 
 
