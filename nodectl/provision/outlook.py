@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,15 @@ def lab_requirements(hosts: Sequence[Host], roles: Sequence[str]) -> list[tuple[
     """
     if not {"python", "pytorch"} & set(roles):
         return []
-    sharing = (host for host in hosts if str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE))
-    wanted = map(_requirements, sharing)
-    return [requirements for requirements in dict.fromkeys(wanted) if requirements]
-
-
-def _requirements(host: Host) -> tuple[str, ...]:
-    try:
-        wanted = of_host(host)
-    except ProfileError:
-        return ()
-    # the share has the CPU build alone, unless the operator says otherwise
-    has_wheels = wanted and (wanted.stack.cuda is None or os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"))
-    return wanted.stack.requirements if wanted and has_wheels else ()
+    requirements: dict[tuple[str, ...], None] = {}
+    for host in hosts:
+        if str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE):
+            with suppress(ProfileError):
+                wanted = of_host(host)
+                # the share has the CPU build alone, unless the operator says otherwise
+                if wanted and (wanted.stack.cuda is None or os.environ.get("NODECTL_ALLOW_CUDA_WHEELS")):
+                    requirements[wanted.stack.requirements] = None
+    return [each for each in requirements if each]
 
 
 def _words(options: Sequence[str]) -> set[str]:

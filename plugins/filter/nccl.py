@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nccl_variables
-
-
-def nccl_refusals(wanted: Mapping[str, Any]) -> list[str]:
-    """One sentence for each variable, and for those that contradict each other; none where NCCL reads all as meant."""
-    return nccl_variables.refusals(wanted)
 
 
 class FilterModule:
@@ -19,4 +14,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""
-        return {"nccl_refusals": nccl_refusals}
+        return {"nccl_refusals": nccl_variables.refusals}

@@ -34,14 +34,14 @@ def needed(run: Run, names: set[str]) -> dict[str, str]:
     """Return {package: `needed by NAME`} of those that dpkg would not remove, since something that stays needs them."""
     kept: dict[str, str] = {}
     while not has_dnf() and names - set(kept):
-        _status, _out, err = run(
-            ["dpkg", "--no-act", "--purge", *sorted(names - set(kept))], environ_update=apt.ENVIRONMENT
-        )
-        found = re.findall(r"prevent removal of (\S+):\n (\S+)", err)
-        if not found:
+        going = sorted(names - set(kept))
+        _status, _out, err = run(["dpkg", "--no-act", "--purge", *going], environ_update=apt.ENVIRONMENT)
+        # dpkg names the machine's own architecture too
+        rows = ((name, name.partition(":")[0], by) for name, by in re.findall(r"removal of (\S+):\n (\S+)", err))
+        found = {name if name in names else plain: "needed by %s" % by for name, plain, by in rows}
+        if not found.keys() & set(going):
             break
-        for name, by in found:
-            kept[name if name in names else name.partition(":")[0]] = "needed by %s" % by
+        kept.update(found)
     return kept
 
 

@@ -127,9 +127,13 @@ def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> t
             if package["driver"]:
                 driver = version.partition("-")[0]
         except NoVersionError as error:
-            others = [other.replace(DRIVER, driver) for other in package["others"]]
+            others = []  # what there is in its place
+            for pattern in (other.replace(DRIVER, driver) for other in package["others"]):
+                names = sorted(name for name in offers if fnmatch.fnmatchcase(name, pattern))
+                others.append(f"{pattern}: {', '.join(names[-MOST_NAMED:]) or 'none'}")
+            instead = f"; there is {'; '.join(others)}" if others else ""
             hint = f" ({package['hint']})" if package["hint"] else ""
-            reasons += [] if package["optional"] else [f"{error}{_instead(others, offers)}{hint}"]
+            reasons += [] if package["optional"] else [f"{error}{instead}{hint}"]
     return reasons, versions
 
 
@@ -137,14 +141,6 @@ def present(wanted: Wanted, there: dict[str, str]) -> str:
     """Return the one of the names that is installed in the wanted version; empty if none is."""
     fits = (name for name in wanted["names"] if matches(there.get(name, ""), wanted["version"]))
     return next(fits, "")
-
-
-def _instead(patterns: list[str], offers: Offers) -> str:
-    parts = []
-    for pattern in patterns:
-        names = sorted(name for name in offers if fnmatch.fnmatchcase(name, pattern))
-        parts.append(f"{pattern}: {', '.join(names[-MOST_NAMED:]) or 'none'}")
-    return f"; there is {'; '.join(parts)}" if parts else ""
 
 
 def objections(

@@ -27,17 +27,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
     Gpu = dict[str, str]
 
 
-def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
-    """Return what a card cannot have; before anything changes."""
-    reasons = []
-    for gpu in gpus:
-        if wanted["power_limit_w"]:
-            reasons.append(gpu_hw.power_refusal(gpu, wanted["power_limit_w"]))
-        if wanted["clocks"]:
-            reasons.append(gpu_hw.clock_refusal(run, gpu, wanted["clocks"]))
-    return [reason for reason in reasons if reason]
-
-
 def not_settable(gpus: list[Gpu], wanted: Mapping[str, Any], bridges: bool, virtual: bool) -> list[str]:
     """Pure: `SETTING: why` of what was asked for and cannot be set here; `bridges`: lspci and setpci are installed."""
     asked = [name for name in wanted if name != "acs" and wanted[name] is not None]
@@ -158,9 +147,11 @@ def main() -> None:
     asked = any(value is not None for name, value in wanted.items() if name != "acs")
     try:
         gpus = gpu_hw.gpus(run) or [] if asked or os.path.exists(module.params["record"]) else []
-        reasons = refusals(run, gpus, wanted)
-        if reasons:
-            module.fail_json(msg="; ".join(reasons))
+        limit, clocks = wanted["power_limit_w"], wanted["clocks"]
+        reasons = [gpu_hw.power_refusal(gpu, limit) for gpu in gpus if limit]
+        reasons += [gpu_hw.clock_refusal(run, gpu, clocks) for gpu in gpus if clocks]
+        if any(reasons):
+            module.fail_json(msg="; ".join(filter(None, reasons)))
         if module.params["state"] == "set":
             with changing(module) as trial:
                 set_all(module, gpus, wanted, trial)

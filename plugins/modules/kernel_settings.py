@@ -110,11 +110,6 @@ def _set(done: Plan, key: str, wanted: str, never_lower: bool, live: str, before
         done.changes[key] = effective
 
 
-def drop_in(values: dict[str, str]) -> str:
-    """Return the file's text; empty if there is nothing to set."""
-    return HEADER + as_lines(values) if values else ""
-
-
 def as_lines(values: dict[str, str]) -> str:
     """`key = value` a line, as sysctl.d has it."""
     return "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
@@ -177,7 +172,7 @@ def converge(module: AnsibleModule, read: Callable[[str], Live], trial: Trial | 
             module.fail_json(msg=f"{reason}: nothing was changed")
     diff = [files.difference("live kernel", as_lines(former), as_lines(changes))]
     if not trial:
-        diff = [*write_file(module, path, drop_in(lasting)), *diff]
+        diff = [*write_file(module, path, HEADER + as_lines(lasting) if lasting else ""), *diff]
     if not module.check_mode:
         held.settle(entries)
     module.exit_json(changed=any(part["before"] != part["after"] for part in diff), report=report, diff=diff)

@@ -170,15 +170,6 @@ def look(root: str) -> dict[str, Any]:
     }
 
 
-def with_recorded(looked: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
-    """Return `looked` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
-    merged = dict(looked)
-    for key, value in recorded.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = {**merged[key], **value} if both else value
-    return {**merged, "recorded": sorted(recorded)}
-
-
 def main() -> None:
     """Look, and put what was recorded over what was found."""
     module = AnsibleModule(
@@ -192,7 +183,11 @@ def main() -> None:
         module.fail_json(
             msg="nodectl_recorded_look: no such key: %s; known: %s" % (", ".join(unknown), ", ".join(sorted(looked)))
         )
-    module.exit_json(changed=False, node=with_recorded(looked, recorded))
+    for key, value in recorded.items():
+        both = isinstance(value, dict) and isinstance(looked[key], dict)
+        looked[key] = {**looked[key], **value} if both else value
+    # named, so that nobody takes them for live ones
+    module.exit_json(changed=False, node={**looked, "recorded": sorted(recorded)})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import LabUnderTest
+from tests.playbooks import ansible_playbook
 from tests.profiles.combinations import LOOK, REFUSED, Combination
 
 pytestmark = pytest.mark.lab
@@ -64,16 +63,8 @@ def played(lab4: LabUnderTest, combinations: Sequence[Combination], cli_env: dic
     lab, inventory = lab4.part(2, folder), folder / "hosts.yml"
     inventory.write_text(json.dumps(derived_inventory(lab, combinations)))
     before = tuple(lab.ssh(host, SNAPSHOT) for host in lab.hosts)
-    program = str(Path(sys.executable).parent / "ansible-playbook")
-    done = subprocess.run(
-        [program, "-i", str(inventory), "playbooks/validate.yml", "--tags", "always", "--forks", "8"],
-        cwd=ROOT,
-        env={**cli_env, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    words = ("-i", str(inventory), "playbooks/validate.yml", "--tags", "always", "--forks", "8")
+    done = ansible_playbook(*words, cwd=ROOT, env={**cli_env, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"})
     output = done.stdout + done.stderr
     found = re.findall(r"^fatal: \[([^\]]+)\]: FAILED! => (\{.*\})$", output, re.MULTILINE)
     messages = {host: str(json.loads(result)["msg"]) for host, result in found}

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS
 from nodectl.profiles.compat import IncompatibleError
 from nodectl.profiles.load import find_profiles, profile_dirs
 from nodectl.profiles.resolve import Resolved, load_profile, resolve
+from nodectl.profiles.schema import Floor
 
 
 def article(**overrides: Any) -> Resolved:
@@ -145,3 +147,12 @@ def test_no_profile_of_the_fleet_s_own_is_called_auto(tmp_path: Path) -> None:
     (tmp_path / "hardware" / "auto.yml").write_text("description: eight of ours\ngpus: 8\n")
     with pytest.raises(ProfileError, match="auto"):
         resolve("auto", "none", "stock", extra_dirs=(tmp_path,))
+
+
+FLOOR: dict[str, Any] = {"probe": "tcp", "unit": "Gb/s", "source": "a test"}
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.0, -1.0])
+def test_a_value_that_nothing_reaches_or_everything_does_is_refused(value: float) -> None:
+    with pytest.raises(ValidationError, match="value"):
+        Floor(**FLOOR, value=value)

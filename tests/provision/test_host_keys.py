@@ -13,6 +13,7 @@ import yaml
 
 from nodectl.errors import InventoryError
 from nodectl.provision.host_keys import checked_arguments
+from tests.playbooks import ansible_playbook
 from tests.transport.sshd_server import Sshd
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,15 +57,8 @@ def _play(book: Path, folder: Path, environment: Mapping[str, str], *options: st
     """Run plain ansible-playbook where no ansible.cfg of ours lies; each host's line of the recap, and all output."""
     lenient = {"ANSIBLE_SSH_ARGS": "-o StrictHostKeyChecking=no", "ANSIBLE_HOST_KEY_CHECKING": "False"}
     own = {"ANSIBLE_HOME": str(folder / "ansible"), "ANSIBLE_COLLECTIONS_PATH": str(_ROOT)}
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", *options, str(book)],
-        cwd=folder,
-        env={**environment, **own, **lenient},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    env = {**environment, **own, **lenient}
+    done = ansible_playbook("-i", "hosts.yml", *options, str(book), cwd=folder, env=env)
     output = done.stdout + done.stderr
     return {line.split()[0]: line for line in done.stdout.splitlines() if " unreachable=" in line}, output
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from nodectl.common.resources import collections_dir
+from tests.playbooks import ansible_playbook
 from tests.provision.conftest import Fleet
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -32,12 +32,9 @@ APPLIED = (
 
 def plain(host: Fleet, *options: str) -> subprocess.CompletedProcess[str]:
     """An operator's ansible-playbook, with no settings of ours."""
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", host.inventory, "nodectl.fleet.site"]
     env = {**os.environ, **host.cli.env, "ANSIBLE_COLLECTIONS_PATH": str(collections_dir())}
     folder = Path(host.inventory).parent
-    return subprocess.run(
-        [*argv, *options], env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=280
-    )
+    return ansible_playbook("-i", host.inventory, "nodectl.fleet.site", *options, env=env, cwd=folder)
 
 
 def test_the_inventory_wins_by_either_way_and_health_agrees(fleet: Callable[..., Fleet]) -> None:

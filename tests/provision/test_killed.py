@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.common.resources import share_dir
+from tests.playbooks import PROGRAM, ansible_playbook
 from tests.provision.conftest import Fleet
 
 # the first play that changes something, and the tasks in it and after it at which the blow falls
@@ -47,10 +47,10 @@ def end_children(inventory: str) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def started_until(fleet: Fleet, task: str, *options: str) -> subprocess.Popen[str]:
-    """ansible-playbook with site.yml in a process group of its own, in the middle of the task."""
-    site = str(share_dir() / "playbooks" / "site.yml")
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", fleet.inventory, site, *options]
+def started_until(fleet: Fleet, playbook: str, task: str, *options: str, after: str = "") -> subprocess.Popen[str]:
+    """ansible-playbook in a process group of its own, which has begun the task, after another."""
+    path = str(share_dir() / "playbooks" / playbook)
+    argv = [PROGRAM, "-i", fleet.inventory, path, *options]
     process = subprocess.Popen(
         argv,
         cwd=share_dir(),
@@ -61,23 +61,26 @@ def started_until(fleet: Fleet, task: str, *options: str) -> subprocess.Popen[st
         start_new_session=True,
     )
     assert process.stdout is not None
-    changing, said = False, []
+    begun, said = not after, []
     for line in process.stdout:
         said.append(line)
-        changing = changing or bool(re.match(FIRST_CHANGE, line))
-        if changing and re.match(task, line):
-            time.sleep(0.4)  # the module is on its way or at work
+        begun = begun or bool(re.match(after, line))
+        if begun and re.match(task, line):
             return process
-    pytest.fail(f"site.yml ended without {task}:\n{''.join(said)}")
+    pytest.fail(f"{playbook} ended without {task}:\n{''.join(said)}")
+
+
+def site_until(fleet: Fleet, task: str, *options: str) -> subprocess.Popen[str]:
+    """site.yml in the middle of the task."""
+    process = started_until(fleet, "site.yml", task, *options, after=FIRST_CHANGE)
+    time.sleep(0.4)  # the module is on its way or at work
+    return process
 
 
 def plainly(fleet: Fleet, playbook: str, *options: str) -> None:
     """The next run of an operator without nodectl; the killed one's connections hold the hosts for another minute."""
-    program, book = Path(sys.executable).with_name("ansible-playbook"), share_dir() / "playbooks" / playbook
-    argv = [str(program), "-i", fleet.inventory, str(book), "-e", "nodectl_force=true", *options]
-    done = subprocess.run(
-        argv, cwd=share_dir(), env=fleet.cli.env, capture_output=True, text=True, check=False, timeout=280
-    )
+    words = ("-i", fleet.inventory, str(share_dir() / "playbooks" / playbook), "-e", "nodectl_force=true", *options)
+    done = ansible_playbook(*words, cwd=share_dir(), env=fleet.cli.env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -110,7 +113,7 @@ def assert_converges_and_goes_back(fleet: Fleet, before: dict[str, dict[str, str
 @pytest.mark.slow
 def test_sigkill_of_ansible_in_mid_run(article: Fleet) -> None:
     before = article.snapshot()
-    process = started_until(article, POINTS["limits"], *SETTINGS)
+    process = site_until(article, POINTS["limits"], *SETTINGS)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=30)
     plainly(article, "rollback.yml", "-e", "rollback_to=start")
@@ -123,7 +126,7 @@ def test_sigkill_of_ansible_in_mid_run(article: Fleet) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_after_sigkill_of_ansible_the_next_run_converges(article: Fleet, point: str) -> None:
     before = article.snapshot()
-    process = started_until(article, POINTS[point])
+    process = site_until(article, POINTS[point])
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=30)
     assert_converges_and_goes_back(article, before)
@@ -134,7 +137,7 @@ def test_after_sigkill_of_ansible_the_next_run_converges(article: Fleet, point: 
 @pytest.mark.parametrize("point", POINTS)
 def test_after_sigkill_on_one_node_the_next_run_converges(article: Fleet, point: str) -> None:
     before = article.snapshot()
-    process = started_until(article, POINTS[point])
+    process = site_until(article, POINTS[point])
     kill_sessions(article, "node01")
     said = ended(process)
     other = re.search(r"^node02\s+: ok=(\d+) .*unreachable=0\s+failed=0", said, re.MULTILINE)
@@ -148,18 +151,7 @@ def test_a_rollback_that_is_killed_is_finished_by_the_next(article: Fleet) -> No
     before = article.snapshot()
     article.run("provision", *SETTINGS)
     for delay in (0.0, 0.2, 0.4):
-        playbook = str(share_dir() / "playbooks" / "rollback.yml")
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", article.inventory, playbook]
-        process = subprocess.Popen(
-            argv,
-            cwd=share_dir(),
-            env={**article.cli.env, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        assert any("TASK [Restore the recorded state" in line for line in process.stdout)
+        process = started_until(article, "rollback.yml", r"TASK \[Restore the recorded state")
         time.sleep(delay)
         for host in article.hosts:
             kill_sessions(article, host)

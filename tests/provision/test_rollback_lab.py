@@ -1,13 +1,11 @@
 """There and back on the lab's real hosts, compared by a script that knows nothing of nodectl's records."""
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from nodectl.common.resources import share_dir
+from tests.playbooks import ansible_playbook
 from tests.provision.conftest import Fleet
 
 ARTICLE = "article-20g"
@@ -88,10 +86,8 @@ def test_plain_ansible_playbook_records_one_name_on_all_hosts(fleet: Callable[..
     before = hosts.snapshot()
     for playbook in ("site.yml", "rollback.yml"):
         path = str(share_dir() / "playbooks" / playbook)
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", hosts.inventory, path]
-        argv += ["--tags", "limits,nccl_env"] if playbook == "site.yml" else []
-        env = dict(hosts.cli.env)
-        done = subprocess.run(argv, cwd=share_dir(), env=env, capture_output=True, text=True, check=False)
+        tags = ["--tags", "limits,nccl_env"] if playbook == "site.yml" else []
+        done = ansible_playbook("-i", hosts.inventory, path, *tags, cwd=share_dir(), env=dict(hosts.cli.env))
         assert done.returncode == 0, done.stdout + done.stderr
         if playbook == "site.yml":
             held = hosts.run("rollback", "--list")["runs"]

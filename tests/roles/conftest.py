@@ -5,8 +5,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ import yaml
 
 from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
+from tests.playbooks import ansible_playbook
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +67,8 @@ def ansible_play(tmp_path: Path, cli_env: dict[str, str]) -> Callable[..., Play]
     def play(text: str, lab: LabUnderTest, limit: str, check: bool = True, **variables: object) -> Play:
         path = tmp_path / "play.yml"
         path.write_text(text)
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", lab.inventory, "-l", limit]
-        argv += ["-e", json.dumps(variables), str(path)]
-        env = {**os.environ, **cli_env, "ANSIBLE_PIPELINING": "True"}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280, env=env)
+        words = ("-i", lab.inventory, "-l", limit, "-e", json.dumps(variables), str(path))
+        done = ansible_playbook(*words, env={**os.environ, **cli_env, "ANSIBLE_PIPELINING": "True"})
         assert not check or done.returncode == 0, done.stdout + done.stderr
         changed = re.search(r"changed=(\d+)", done.stdout)
         return Play(done.stdout + done.stderr, int(changed.group(1)) if changed else -1)

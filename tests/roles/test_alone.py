@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import yaml
 
 from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
+from tests.playbooks import ansible_playbook
 from tests.roles.conftest import Play
 
 DRIVER = {"nvidia_driver_branch": "580", "nvidia_driver_flavour": "open"}
@@ -95,9 +94,8 @@ def test_more_files_than_the_kernel_gives_are_never_written(
 
 def test_who_passes_over_the_first_tasks_is_told_what_they_are_for(cli_env: dict[str, str]) -> None:
     task = "nodectl.fleet.kernel_settings : Set the kernel's values, in the drop-in and live"
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", "-c", "local", "--check"]
-    argv += [str(share_dir() / "playbooks" / "tune.yml"), "--start-at-task", task]
+    words = ["-i", "here,", "-c", "local", "--check", str(share_dir() / "playbooks" / "tune.yml")]
     env = {**os.environ, **cli_env, "ANSIBLE_CONFIG": str(share_dir() / "ansible.cfg")}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=env)
+    done = ansible_playbook(*words, "--start-at-task", task, env=env)
     assert done.returncode == 2 and "changed=0" in done.stdout
     assert "--start-at-task passes over the tasks that resolve the profiles" in done.stdout + done.stderr

@@ -16,6 +16,7 @@ from nodectl.checks.stack.imports import deepspeed
 from nodectl.facts.environment import Imported
 from nodectl.jobs.export import render
 from nodectl.profiles.resolve import resolve
+from tests.playbooks import ansible_playbook
 from tests.training_venv import training_venv
 
 CONFIG: dict[str, Any] = {
@@ -111,8 +112,7 @@ def playbook(tmp_path: Path, *arguments: str, roles: Sequence[tuple[str, str]], 
     path.write_text(yaml.safe_dump([play]))
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     env |= {"ANSIBLE_PIPELINING": "1"}
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments, str(path)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=280)
+    done = ansible_playbook(*arguments, str(path), env=env)
     return done.stdout + done.stderr
 
 

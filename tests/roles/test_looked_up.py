@@ -7,16 +7,14 @@ bare hosts where everything is asked for that can be.
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
+from tests.playbooks import ansible_playbook
 
 ROLES = share_dir() / "roles"
 PLAYBOOKS = share_dir() / "playbooks"
@@ -152,11 +150,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     }
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     (folder / "given.json").write_text(json.dumps(GIVEN))
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "-e", "@given.json", "play.yml"]
     own = {"ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_HOME": str(folder), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(
-        argv, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, timeout=280, check=False
-    )
+    words = ("-i", "hosts.yml", "-e", "@given.json", "play.yml")
+    done = ansible_playbook(*words, cwd=folder, env={**os.environ, **own})
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     return [json.loads(json.loads(f'"{text}"')) for text in re.findall(r'"msg": "TOLD (.*)"', done.stdout)]
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 
 from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
+from tests.playbooks import ansible_playbook
 
 ROLE = """
 - hosts: all
@@ -34,9 +33,8 @@ WRONG = {
 
 def test_the_role_alone_refuses_what_a_profile_refuses(tmp_path: Path, cli_env: dict[str, str]) -> None:
     (tmp_path / "play.yml").write_text(ROLE.replace('{NCCL_IB_TIMEOUT: "22"}', json.dumps(WRONG)))
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", "-c", "local", "--check"]
     env = {**os.environ, **cli_env, "ANSIBLE_CONFIG": str(share_dir() / "ansible.cfg")}
-    done = subprocess.run([*argv, str(tmp_path / "play.yml")], capture_output=True, text=True, check=False, env=env)
+    done = ansible_playbook("-i", "here,", "-c", "local", "--check", str(tmp_path / "play.yml"), env=env)
     said = done.stdout + done.stderr
     assert done.returncode == 2 and "changed=0" in said
     for reason in (

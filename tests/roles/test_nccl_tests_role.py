@@ -23,6 +23,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.profiles.resolve import resolve
 from tests.facts.recorded import fact
+from tests.playbooks import ansible_playbook
 
 MAKEFILE = """\
 CUDA_HOME ?= /usr/local/cuda
@@ -106,10 +107,9 @@ def run(tmp_path: Path, *, cuda_home: Path, check: bool = False) -> str:
     play.write_text(
         json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}]), encoding="utf-8"
     )
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "-c", "local"]
-    argv += [str(play), "-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+    words = ["-i", "localhost,", "-c", "local", str(play), "-e", f"ansible_python_interpreter={sys.executable}"]
     env = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, cwd=tmp_path, timeout=300)
+    done = ansible_playbook(*words, *(["--check"] if check else []), env=env, cwd=tmp_path)
     return done.stdout + done.stderr
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from nodectl.common.resources import share_dir
 from nodectl.payload.common import host_lock
+from tests.playbooks import PROGRAM
 from tests.roles.run_module import run_module
 
 MODULE = "plugins/modules/node_lock.py"
@@ -142,7 +143,7 @@ def test_check_mode_takes_none(folder: Path) -> None:
 
 def test_a_play_that_has_ended_without_letting_go_holds_it_no_more(folder: Path) -> None:
     (folder.parent / "play.yml").write_text(PLAY.format(run="one", folder=folder), encoding="utf-8")
-    play = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", str(folder.parent / "play.yml")]
+    play = [PROGRAM, "-i", "here,", str(folder.parent / "play.yml")]
     play += ["-e", f"ansible_python_interpreter={sys.executable}"]
     own = {"ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_HOME": str(folder.parent / "ansible")}
     # a shell whose arguments speak of ansible outlives the play

@@ -4,12 +4,16 @@ import errno
 import json
 import os
 import threading
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodectl.common.documents import new_id
+from nodectl.common.node_paths import TRIALS
+from nodectl.provision.run import RUN_NAME
 from tests.node_snapshot import described
 from tests.roles.run_module import run_module
 
@@ -329,3 +333,9 @@ def test_two_processes_at_once_take_turns(node: Node) -> None:
     record = json.loads((node.state / "runs" / "r1" / "record.json").read_text())
     assert not any(answer.get("failed") for answer in answers)
     assert {str(path) for path in paths} <= set(record["before"]["paths"])
+
+
+def test_runs_and_trials_are_named_here_as_on_the_nodes(utils: Any) -> None:
+    for name in ("start", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-4711", new_id(datetime.now(UTC))):
+        assert utils("undo.store").RUN_NAME.fullmatch(name) and RUN_NAME.fullmatch(name)
+    assert utils("undo.trials").ROOT == TRIALS

@@ -1,8 +1,6 @@
 """The controller's uv chooses versions once: a host made months later, with newer wheels around, is as the first."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ from uv import find_uv_bin
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_lock
 from nodectl.common.resources import share_dir
+from tests.playbooks import ansible_playbook
 from tests.roles.wheels import locked_line, simple_index
 
 _PLAY = """
@@ -36,10 +35,7 @@ def play(tmp_path: Path, host: str, *options: str, machine: str = "x86_64", whee
     (tmp_path / "play.yml").write_text(_PLAY.format(**places, machine=machine, wheels=wheels), encoding="utf-8")
     settings = {"ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_HOME": str(tmp_path / "ansible")}
     settings["UV_DEFAULT_INDEX"] = places["index"]
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", f"{host},", *options, "play.yml"]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **settings}, cwd=tmp_path
-    )
+    done = ansible_playbook("-i", f"{host},", *options, "play.yml", env={**os.environ, **settings}, cwd=tmp_path)
     return " ".join((done.stdout + done.stderr).split())
 
 

@@ -10,17 +10,16 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.common.resources import share_dir
 from tests.conftest import Cli, LabUnderTest
+from tests.playbooks import ansible_playbook
 from tests.profiles.combinations import A100
 from tests.rpm_repo import Repository, build
 from tests.rpm_repo.build import PROGRAMS
@@ -95,16 +94,8 @@ def extra(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> s
 
 def site(lab: LabUnderTest, extra: str, cli_env: Mapping[str, str]) -> str:
     """All of site.yml but PyTorch; the look at the end finds neither adapters nor what real packages hold."""
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    done = subprocess.run(
-        [program, "-i", lab.inventory, "-l", lab.hosts[0], "-e", extra, "playbooks/site.yml", "--tags", TAGS],
-        cwd=share_dir(),
-        env={**cli_env, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    words = ("-i", lab.inventory, "-l", lab.hosts[0], "-e", extra, "playbooks/site.yml", "--tags", TAGS)
+    done = ansible_playbook(*words, cwd=share_dir(), env={**cli_env, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"})
     return done.stdout + done.stderr
 
 

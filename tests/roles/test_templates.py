@@ -1,7 +1,5 @@
 """What the templates shared by several roles become, and that the tests render them as Ansible does."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import yaml
 
 from nodectl.common.resources import share_dir
 from nodectl.jobs.export import render
+from tests.playbooks import ansible_playbook
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("nccl.conf.j2", {"profiles": "a, b", "variables": {}}),
@@ -33,14 +32,8 @@ def test_rendered_as_ansible_renders(tmp_path: Path) -> None:
     play.write_text(
         yaml.safe_dump([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}])
     )
-    ansible = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [ansible, "-i", "localhost,", play],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
-    )
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = ansible_playbook("-i", "localhost,", str(play), env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     for number, (template, variables) in enumerate(CASES):
         assert (tmp_path / f"out{number}").read_bytes() == render(template, **variables).encode(), template
