@@ -107,8 +107,7 @@ class Containment:
         return shared_memory.mapped_by(self.members()) - (self._segments or set())
 
     def remove(self) -> None:
-        """Remove the job's shared memory that no process uses any more: what bears its id, or came with it."""
-        shared_memory.remove({segment for segment in shared_memory.present() if self._job_id in segment[0]})
+        """Remove the shared memory that came with the job and that no process uses any more."""
         if self._segments is not None:
             shared_memory.remove_forsaken(self._segments)
 
