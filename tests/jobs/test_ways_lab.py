@@ -139,7 +139,7 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
         gone = shell.launch(*argv)
         assert gone.returncode == 1 and "launching" not in gone.stderr
         for path in ("/data", "/srv/my project/sub/train.py"):
-            assert f"failed: {last}: launch_paths: {path}: No such file or directory" in gone.stderr
+            assert f"FAILED  {last}  launch_paths: {path}: No such file or directory" in gone.stderr
         skipped = shell.launch("--dry-run", "--skip", "paths", *argv)
         assert skipped.returncode == 0, skipped.stderr
         line = f"skipped     launch_paths: failed on {last}: /data: No such file or directory"
