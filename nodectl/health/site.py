@@ -120,14 +120,10 @@ def _read_check(path: Path) -> SiteCheck:
         raise UsageError(
             f"{path}: a check is a program, and this one does not begin with #!/…", "begin it with #!/bin/sh"
         )
-    return _with_header(SiteCheck(_id(path), path, program))
-
-
-def _id(path: Path) -> str:
     name = re.sub(r"[^a-z0-9]+", "_", _SUFFIX.sub("", path.name.lower())).strip("_")
     if not name or len(name) > 60:
         raise UsageError(f"{path}: its name makes no id", "give it a name of a-z, 0-9, - and _, up to 60 of them")
-    return SITE + name
+    return _with_header(SiteCheck(SITE + name, path, program))
 
 
 def _with_header(check: SiteCheck) -> SiteCheck:

@@ -52,17 +52,13 @@ def versions(host: Subject, versions: Versions) -> Iterator[Finding]:
     )
     for name, wanted, actual in rows:
         if wanted is not None:
-            yield _library(host, name, wanted, actual, versions)
+            shown = actual or versions.unavailable.get(name, "none")
+            # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
+            is_unknown = actual is None and (not versions.venv or (name != "torch" and versions.torch is not None))
+            status = Status.UNKNOWN if is_unknown else failed_unless(same(wanted, actual))
+            yield host.finding(VERSIONS, status, name, expected=wanted, actual=shown, remedy=_INSTALL)
     if stack.driver is not None:
         yield _driver(host, stack.driver.min, versions)
-
-
-def _library(host: Subject, name: str, wanted: str, actual: str | None, versions: Versions) -> Finding:
-    shown = actual or versions.unavailable.get(name, "none")
-    # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
-    is_unknown = actual is None and (not versions.venv or (name != "torch" and versions.torch is not None))
-    status = Status.UNKNOWN if is_unknown else failed_unless(same(wanted, actual))
-    return host.finding(VERSIONS, status, name, expected=wanted, actual=shown, remedy=_INSTALL)
 
 
 def agree(one: str, other: str | None) -> bool:

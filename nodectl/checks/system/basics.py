@@ -100,15 +100,6 @@ _OF_RDMA = ("ib-sysfs", "ibstat", "ibv-devinfo", "rdma-link")
 _OF_MOUNTS = ("mounts",)
 
 
-def _promised(host: Subject) -> tuple[str, ...]:
-    has_rdma = host.wanted is not None and any(nic.kind != "ethernet" for nic in host.wanted.hardware.nics)
-    return (
-        *(_OF_GPUS if host.gpus else ()),
-        *(_OF_RDMA if has_rdma else ()),
-        *(_OF_MOUNTS if host.variables.get("mounts") else ()),
-    )
-
-
 @judges(HUNG, reads=("hung",))
 def in_time(host: Subject) -> Iterator[Finding]:
     """Each tool once, whatever it was asked for."""
@@ -127,7 +118,12 @@ def in_time(host: Subject) -> Iterator[Finding]:
 
 
 def _status(host: Subject, keys: Sequence[str]) -> Status:
-    promised = _promised(host)
+    has_rdma = host.wanted is not None and any(nic.kind != "ethernet" for nic in host.wanted.hardware.nics)
+    promised = (
+        *(_OF_GPUS if host.gpus else ()),
+        *(_OF_RDMA if has_rdma else ()),
+        *(_OF_MOUNTS if host.variables.get("mounts") else ()),
+    )
     return Status.FAILED if any(key.startswith(promised) for key in keys) else Status.UNKNOWN
 
 
