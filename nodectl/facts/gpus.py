@@ -127,8 +127,10 @@ def _read_gpus(recording: Recording) -> Gpus:
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     gpus = _without_lost(recording, gpus)
     table = _table(recording)
+    report = recording.entries.get(REPORT.key)
+    match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     counts = {
-        "the header of nvidia-smi -q says": _attached(recording),
+        "the header of nvidia-smi -q says": int(match[1] or match[2]) if match else None,
         "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table and gpus.source == REPORT.key else None,
     }
     others = {name: number for name, number in counts.items() if number is not None}
@@ -199,12 +201,6 @@ def _single(key: str, gpus: Gpus) -> Gpus:
     if twice:
         raise ParseError(f"{key}: {twice[0]} stands in it twice")
     return gpus
-
-
-def _attached(recording: Recording) -> int | None:
-    report = recording.entries.get(REPORT.key)
-    match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
-    return int(match[1] or match[2]) if match else None
 
 
 def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
