@@ -130,7 +130,7 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     report = recording.entries.get(REPORT.key)
     match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     counts = {
-        "the header of nvidia-smi -q says": (int(match[1] or match[2]) if match else None),
+        "the header of nvidia-smi -q says": int(match[1] or match[2]) if match else None,
         "nvidia-smi's query lists": len(table.gpus) + len(table.lost) if table and gpus.source == REPORT.key else None,
     }
     others = {name: number for name, number in counts.items() if number is not None}

@@ -70,7 +70,7 @@ def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
         "sysctl",
         (Command("sysctl", ("sh", "-c", shell("sysctl"), "sysctl", *names)),),
         read,
-        _sysctl_words,
+        lambda settings: f"{counted(sum(one.value is not None for one in settings.values()), 'setting')} read",
         row=400,
         about="Kernel settings as the live kernel has them, and whether they can be set here.",
     )
@@ -83,10 +83,6 @@ def _sysctl(key: str, row: list[str], first_namespace: bool) -> Sysctl:
         return Sysctl(key, None, reason, kind == values.UNKNOWN)
     value = " ".join(row[2].split()) if len(row) > 2 else ""
     return Sysctl(key, value, "" if row[1] == "-" else f"{row[1]} in this kernel view, at {value}")
-
-
-def _sysctl_words(settings: dict[str, Sysctl]) -> str:
-    return f"{counted(sum(1 for setting in settings.values() if setting.value is not None), 'setting')} read"
 
 
 SYSCTL_FACT = sysctl_fact()

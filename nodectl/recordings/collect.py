@@ -32,8 +32,6 @@ _HEAD = re.compile(rb"nodectl-collect/2 (\S+) (gzip|plain) ([^\n]*)\n")
 
 @dataclass(slots=True)
 class _Answer:
-    """Hold what came of one command."""
-
     out: bytes = b""
     err: bytes = b""
     status: int | None = None

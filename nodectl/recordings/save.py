@@ -106,15 +106,11 @@ def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bo
     earlier = open_recording(str(path)) if held else None
     hosts = {host: earlier.profiles_of(host) for host in earlier.hosts} if earlier else {}
     hosts |= {host: dict(host_profiles) for host, host_profiles in profiles.items()}
-    replace_file(path / ABOUT, yaml.safe_dump(_about(path.resolve().name, hosts, masked=masked), sort_keys=False))
-
-
-def _about(name: str, hosts: Mapping[str, Mapping[str, str]], *, masked: bool) -> dict[str, Any]:
-    about: dict[str, Any] = {"schema": SCHEMA, "name": name, "made": "recorded"}
-    about |= {"masked": True} if masked else {}
-    about["hosts"] = {host: dict(names) for host, names in hosts.items() if names}
-    plain: dict[str, Any] = json.loads(json.dumps(about))  # without the tags that Ansible gives its texts
-    return plain
+    document: dict[str, Any] = {"schema": SCHEMA, "name": path.resolve().name, "made": "recorded"}
+    document |= {"masked": True} if masked else {}
+    document["hosts"] = {host: dict(named) for host, named in hosts.items() if named}
+    plain = json.loads(json.dumps(document))  # without the tags that Ansible gives its texts
+    replace_file(path / ABOUT, yaml.safe_dump(plain, sort_keys=False))
 
 
 def write_host(path: Path, recording: Recording) -> None:

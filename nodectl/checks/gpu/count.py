@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
@@ -15,7 +15,6 @@ from nodectl.facts.parsers.text import bus_id
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same, short_form
-from nodectl.profiles.schema import GpuGroup
 
 ORDER = 40
 
@@ -61,7 +60,9 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     if gpus.count < wanted and not gpus.lost and doubt:
         remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
         return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{actual}; but {doubt}", remedy=remedy)
-    missing = _missing(groups, gpus)
+    names = [gpu.name for gpu in gpus.devices]
+    lacks = {group.model: group.gpus - sum(is_same(name or "", group.model) for name in names) for group in groups}
+    missing = [] if None in names else [f"{lack} x {model}" for model, lack in lacks.items() if lack > 0]
     actual += f"; missing: {', '.join(missing)}" if missing and (gpus.count or not gpus.lost) else ""
     if gpus.count + len(gpus.lost) < min(wanted, on_bus):
         left = ", ".join(link.address for link in _untaken(host, gpus))
@@ -74,12 +75,6 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
         form = short_form([gpu.name or "" for gpu in gpus.devices]) or "auto"
         remedy = f"none is gone, the hardware profile counts fewer: set nodectl_hardware to what is there, {form}"
     return host.finding(GPUS, status, expected=expected, actual=actual, action=action, remedy=remedy)
-
-
-def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:
-    names = [gpu.name for gpu in gpus.devices]
-    lacks = {group.model: group.gpus - sum(is_same(name or "", group.model) for name in names) for group in groups}
-    return [] if None in names else [f"{lack} x {model}" for model, lack in lacks.items() if lack > 0]
 
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:

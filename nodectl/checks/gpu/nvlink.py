@@ -83,7 +83,10 @@ def links(host: Subject) -> Iterator[Finding]:
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return
     nvlink, cut = _whole(nvlink)
-    absent = _unlisted(gpus, nvlink)
+    listed = {gpu.index for gpu in nvlink.gpus}
+    names = {gpu.name for gpu in nvlink.gpus if gpu.links}
+    devices = gpus.devices if gpus else ()
+    absent = [gpu.label for gpu in devices if gpu.index not in listed and (gpu.name in names or gpu.name is None)]
     if wanted or any(gpu.links and not _is_bridged(gpu) for gpu in nvlink.gpus):
         remedy = "run `nvidia-smi nvlink -s` there once more"
         if cut:
@@ -114,13 +117,6 @@ def _whole(nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
         return nvlink, ""
     actual = f"the report ends in GPU {last.index}, with {len(last.links)} of {most} links"
     return replace(nvlink, gpus=nvlink.gpus[:-1]), actual
-
-
-def _unlisted(gpus: Gpus | None, nvlink: NvidiaSmiNvlink) -> list[str]:
-    listed = {gpu.index for gpu in nvlink.gpus}
-    names = {gpu.name for gpu in nvlink.gpus if gpu.links}
-    devices = gpus.devices if gpus else ()
-    return [gpu.label for gpu in devices if gpu.index not in listed and (gpu.name in names or gpu.name is None)]
 
 
 def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> Finding:

@@ -73,19 +73,15 @@ def role_files(host: Subject, files: RoleFiles) -> Iterator[Finding]:
     if GPU_RECORD in files.present:
         paths += _of_service(GPU, files)
     for path in paths:
-        yield _role_file(host, files, path)
+        (role,) = ROLE_FILES.roles_of[path]
+        unit = posixpath.basename(path)
+        actual = "there" if path in files.present else "gone: the next boot sets nothing by it"
+        if path in files.present and unit.endswith(".service") and unit not in files.enabled:
+            actual = "not enabled: the next boot does not start it"
+        status = warning_unless(actual == "there")
+        yield host.finding(ROLE_FILES, status, path, expected="there", actual=actual, remedy=provision(role))
 
 
 def _of_service(settings: str, files: RoleFiles) -> tuple[str, ...]:
     """Return the service's files; without systemd the settings lie there for whoever starts them."""
     return (settings, *SERVICES[settings]) if files.systemd else (settings,)
-
-
-def _role_file(host: Subject, files: RoleFiles, path: str) -> Finding:
-    (role,) = ROLE_FILES.roles_of[path]
-    unit = posixpath.basename(path)
-    actual = "there" if path in files.present else "gone: the next boot sets nothing by it"
-    if path in files.present and unit.endswith(".service") and unit not in files.enabled:
-        actual = "not enabled: the next boot does not start it"
-    status = warning_unless(actual == "there")
-    return host.finding(ROLE_FILES, status, path, expected="there", actual=actual, remedy=provision(role))

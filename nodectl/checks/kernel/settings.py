@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, provision, warning_unless
 from nodectl.common.resources import node_module
@@ -191,14 +190,13 @@ NCCL_LINES = Check(
 @judges_fact(NcclFiles, NCCL_LINES, reads=("nccl_files",), unread="NCCL's files", or_absent=True)
 def nccl_lines(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     """Each line means to NCCL what it looks like."""
-    misread = chain(*(_wrong(host, path, text) for path, text in sorted(files.texts.items())))
+    misread = (
+        host.finding(NCCL_LINES, Status.WARNING, f"{path} line {number}", actual=f"{line[:200]!r}: {reason}")
+        for path, text in sorted(files.texts.items())
+        for number, line in enumerate(text.split("\n"), 1)
+        if (reason := why_misread(line))
+    )
     yield from host.all_of(NCCL_LINES, misread, actual="NCCL reads every line as it is written")
-
-
-def _wrong(host: Subject, path: str, text: str) -> Iterator[Finding]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if reason := why_misread(line):
-            yield host.finding(NCCL_LINES, Status.WARNING, f"{path} line {number}", actual=f"{line[:200]!r}: {reason}")
 
 
 def why_misread(line: str) -> str:

@@ -87,8 +87,6 @@ def parse_nccl_tests(text: str) -> NcclTests:
 
 
 class _Run:
-    """The state of reading."""
-
     def __init__(self) -> None:
         self.collective: str | None = None
         self.ranks: dict[NcclTestsRank, None] = {}

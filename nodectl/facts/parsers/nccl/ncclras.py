@@ -96,8 +96,6 @@ _LIMIT = 100_000
 
 
 class _Answer:
-    """The state of reading."""
-
     def __init__(self) -> None:
         self.has_table = False
         self.has_findings = False
