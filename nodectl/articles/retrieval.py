@@ -30,7 +30,7 @@ _SEED = 1
 _RUN_S = 3600.0
 # how long a rank waits for the others, of which one may make a large table
 _WAIT_S = 300.0
-# scores are exact in float32 up to here (payload/articles/retrieval/table.py); requests and answers are below 1 GiB
+# scores are exact in float32 up to here (payload/articles/retrieval/host.py); requests and answers are below 1 GiB
 MOST_DIM = 74_565
 _MOST_BYTES = 1 << 30
 _BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 16

@@ -7,7 +7,7 @@ import sys
 import torch
 
 sys.path.insert(0, sys.argv[1])
-front, table_of = (importlib.import_module(f"payload.articles.retrieval.{part}") for part in ("host", "table"))
+front = importlib.import_module("payload.articles.retrieval.host")
 
 SEED, ROWS, DIM, K = 5, 9000, 48, 6
 options = argparse.Namespace(seed=SEED, dim=DIM, k=K)
@@ -15,12 +15,12 @@ options = argparse.Namespace(seed=SEED, dim=DIM, k=K)
 
 def whole() -> None:
     """Any part is the same rows, wherever it is made."""
-    table = table_of.make(torch, SEED, range(ROWS), DIM, torch.device("cpu"))
-    part = table_of.make(torch, SEED, range(4000, 8500), DIM, torch.device("cpu"))
+    table = front.make_table(torch, SEED, range(ROWS), DIM, torch.device("cpu"))
+    part = front.make_table(torch, SEED, range(4000, 8500), DIM, torch.device("cpu"))
     assert torch.equal(part, table[4000:8500])
     assert not torch.equal(table[:4096], table[4096:8192])
-    asked = table_of.queries(torch, SEED, 0, 3, DIM)
-    scores, places = table_of.search(torch, table, asked, K)
+    asked = front.queries(torch, SEED, 0, 3, DIM)
+    scores, places = front.search(torch, table, asked, K)
     scores = scores.to(torch.int64)
     exact = (asked.to(torch.int64) @ table.to(torch.int64).T).topk(K, dim=1)
     assert torch.equal(scores, exact.values)
@@ -47,7 +47,7 @@ def wrong_answers(asked: torch.Tensor, scores: torch.Tensor, places: torch.Tenso
 def fewer_rows_than_k() -> None:
     """A shard of three rows has three best rows, and the rest of its answer is empty."""
     own = argparse.Namespace(seed=SEED, dim=DIM, k=K, rows=3, rank_base=0, world_size=1, device="cpu", batches=[2])
-    asked = table_of.queries(torch, SEED, 0, 2, DIM)
+    asked = front.queries(torch, SEED, 0, 2, DIM)
     _, [(places, scores)] = front.Shard(own, torch).ask(asked)
     assert (places[:, 3:] == front.NONE).all() and (places[:, :3] != front.NONE).all()
     best, named = front.brute(torch, own, range(3), asked, places)
@@ -56,10 +56,10 @@ def fewer_rows_than_k() -> None:
 
 def memory() -> None:
     """Half of what is free, and no more."""
-    vars(table_of)["available_bytes"] = lambda: 8 * DIM * 100
-    table_of.check_memory(torch, 90, DIM, 1, torch.device("cpu"))
+    vars(front)["available_bytes"] = lambda: 8 * DIM * 100
+    front.check_memory(torch, 90, DIM, 1, torch.device("cpu"))
     try:
-        table_of.check_memory(torch, 101, DIM, 1, torch.device("cpu"))
+        front.check_memory(torch, 101, DIM, 1, torch.device("cpu"))
     except MemoryError:
         return
     raise AssertionError("a shard of more than half of the memory was let through")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.payload.jobs import scope
+from nodectl.payload.jobs import control
 
 Begun = list[tuple[list[str], dict[str, str]]]
 
@@ -21,7 +21,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Begun:
     program = tmp_path / "run.py"
     program.touch()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(scope, "lingers", lambda: True)
+    monkeypatch.setattr(control, "lingers", lambda: True)
     monkeypatch.setattr(sys, "argv", [str(program), "jobs.control", "start", "JOB", "0"])
     monkeypatch.setattr(os, "execvpe", lambda _file, words, env: seen.append((words, env)))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -45,14 +45,14 @@ def test_the_start_is_begun_anew_in_a_scope_of_the_jobs_name_and_once_only(
     begun: Begun, manager: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager(0)
-    scope.enter_scope("JOB.0")
+    control.enter_scope("JOB.0")
     ((words, env),) = begun
     assert words[:6] == ["systemd-run", "--user", "--scope", "--quiet", "--collect", "--unit=nodectl-JOB.0.scope"]
     assert words[6:8] == ["--", sys.executable]
     assert words[-4:] == ["jobs.control", "start", "JOB", "0"]
     assert env["XDG_RUNTIME_DIR"] == "/run/user/1000"
     monkeypatch.setenv("NODECTL_IN_SCOPE", "1")
-    scope.enter_scope("JOB.0")
+    control.enter_scope("JOB.0")
     assert len(begun) == 1
     assert "NODECTL_IN_SCOPE" not in os.environ
 
@@ -61,9 +61,9 @@ def test_root_and_logins_that_do_not_linger_stay_where_they_are(
     begun: Begun, manager: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager(0)
-    monkeypatch.setattr(scope, "lingers", lambda: False)
-    scope.enter_scope("JOB.0")
-    monkeypatch.setattr(scope, "lingers", lambda: True)
+    monkeypatch.setattr(control, "lingers", lambda: False)
+    control.enter_scope("JOB.0")
+    monkeypatch.setattr(control, "lingers", lambda: True)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    scope.enter_scope("JOB.0")
+    control.enter_scope("JOB.0")
     assert begun == []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..common import ranks as host_ranks
-from ..common.events import first_line, say
+from ..common.frames import first_line, say
 from ..jobs.folder import login_home
 
 

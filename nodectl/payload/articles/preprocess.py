@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..common import machine, program
-from ..common.events import say
 from ..common.folders import own_folder, remove_stale
+from ..common.frames import say
 from ..jobs.folder import state_root
 
 PREFIX = "preprocess-%s-" % os.uname().nodename

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Dict, Optional, Sequence
 
-from ..common.events import say
+from ..common.frames import say
 from . import gang
 
 

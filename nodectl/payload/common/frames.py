@@ -37,6 +37,16 @@ def send(document: Any) -> None:
         left = left[os.write(1, left) :]
 
 
+def say(**event: Any) -> None:
+    """Print an event as one frame."""
+    send(event)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of its text, or its type where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
 def exit_status(answer: Callable[[], None], *refusals: Type[Exception]) -> int:
     """Return the exit status of a program that answers in frames: 1, with the reason on stderr, if it fails."""
     errors: Tuple[Type[Exception], ...] = (OSError, *refusals)

@@ -79,12 +79,9 @@ def array_bytes(cache: int, arrays: int) -> int:
 
 def available_bytes() -> Optional[int]:
     """Return what can be had without swapping, by the kernel's word and this process's control group."""
-    return min((left for left in (_meminfo(), _group_left(), _limit_left()) if left is not None), default=None)
-
-
-def _meminfo() -> Optional[int]:
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text(Path("/proc/meminfo")), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+    machine_left = int(match[1]) * 1024 if match else None
+    return min((left for left in (machine_left, _group_left(), _limit_left()) if left is not None), default=None)
 
 
 def _group_left() -> Optional[int]:
@@ -183,11 +180,14 @@ _QUERY = ("--query-gpu=index,name,uuid,pci.bus_id,memory.total,driver_version,vb
 
 def describe() -> str:
     """Return this machine in a line: its GPUs as the driver or PCI names them, the driver, the distribution."""
-    return "%s, %s" % (_gpus(), _distribution())
+    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text(Path("/etc/os-release")), re.MULTILINE))
+    return "%s, %s" % (_gpus(), fields.get("PRETTY_NAME") or platform.platform(terse=True))
 
 
 def _gpus() -> str:
-    names = [_field(text(path), "Model") for path in sorted((_PROC_NVIDIA / "gpus").glob("*/information"))]
+    reports = [text(path) for path in sorted((_PROC_NVIDIA / "gpus").glob("*/information"))]
+    models = [re.search(r"^Model:\s*(.+?)\s*$", report, re.MULTILINE) for report in reports]
+    names = [model[1] if model else "NVIDIA GPU" for model in models]
     version = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", text(_PROC_NVIDIA / "version"))
     driver = version[0] if version else ""
     if not names:  # WSL 2 has no such folder
@@ -202,13 +202,3 @@ def _gpus() -> str:
     devices = [path for path in PCI.glob("*/vendor") if text(path) == _NVIDIA]
     count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)
     return "%d NVIDIA GPU%s and no driver that lists them" % (count, "s" * (count > 1)) if count else "no NVIDIA GPU"
-
-
-def _field(report: str, name: str) -> str:
-    match = re.search(r"^%s:\s*(.+?)\s*$" % name, report, re.MULTILINE)
-    return match[1] if match else "NVIDIA GPU"
-
-
-def _distribution() -> str:
-    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text(Path("/etc/os-release")), re.MULTILINE))
-    return fields.get("PRETTY_NAME") or platform.platform(terse=True)

@@ -7,8 +7,6 @@ from typing import Any, AnyStr, Pattern, cast
 
 
 class _Pattern:
-    """Stands for `re.compile(text, flags)`."""
-
     __slots__ = ("_arguments", "_compiled")
 
     def __init__(self, text: Any, flags: int) -> None:

@@ -4,7 +4,7 @@ import argparse
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
-from .events import first_line, say
+from .frames import first_line, say
 
 Work = Callable[[argparse.Namespace], Optional[int]]
 

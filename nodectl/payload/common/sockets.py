@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from .events import say
+from .frames import say
 
 
 def family(address: str) -> socket.AddressFamily:

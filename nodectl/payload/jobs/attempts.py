@@ -13,7 +13,9 @@ import socket
 import time
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
+from ..common.on_event import compose
 from ..common.patterns import lazily
+from ..common.secret_words import without_secrets
 from . import heartbeat as hb
 from .contain import Containment
 from .failures import first_of_attempt
@@ -21,7 +23,7 @@ from .folder import JobFolder, boot_id, payload_folder
 from .guard import Guard
 from .heartbeat import LEADER, Attempt, Beat
 from .node_end import Leaving
-from .process import read_stat
+from .process import read_stat, spawn_payload
 
 _END_S = 3.0  # what ending ranks takes in addition to the grace
 _PAUSE_S = 2.0
@@ -64,11 +66,6 @@ class Rules(NamedTuple):
         restarts, more_s = int(plan.get("restarts", 0)), float(plan.get("rejoin_s") or _REJOIN_S)
         lease_s, grace_s = float(plan["lease_s"]), float(plan["grace_s"])
         return cls(members, least, most, restarts, lease_s, grace_s, more_s)
-
-    @property
-    def first(self) -> Tuple[int, ...]:
-        """The hosts of the first attempt."""
-        return tuple(range(self.most))
 
 
 def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
@@ -154,7 +151,7 @@ class Succession:
         alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
         # a host that has not joined this attempt yet may start ranks of it at any moment
         untested = (len(alike) < len(present) or any(beat.fit is None for beat in alike)) and quiet_s < _TEST_S
-        if (over := self._last(beats, lost, attempt)) is not None:
+        if (over := self._end_without_restart(beats, lost, attempt)) is not None:
             return over
         # while a host is not heard, wait until its own lease has ended its ranks
         fence_s = self.rules.lease_s + self.rules.grace_s + _END_S
@@ -173,8 +170,7 @@ class Succession:
             self._rested = (number, now_s)
         return now_s - self._quiet[1]
 
-    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
-        """Return the job's end if another attempt cannot mend the cause or no restart is left."""
+    def _end_without_restart(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
         culprit, cause = _cause(beats, lost, attempt)
         self._culprits[attempt.number] = culprit, cause is not None and _category(cause) == "xid"
         if cause is not None and is_mistake(cause):
@@ -239,7 +235,7 @@ class Member:
         self.rank: int = self.plan["rank"]
         self.hosts: List[Dict[str, str]] = self.plan["hosts"]
         rules = Rules.of(self.plan)
-        self.attempt = Attempt(1, rules.first)
+        self.attempt = Attempt(1, tuple(range(rules.most)))
         self.succession = Succession(rules)
         self.stop_asked = False
         self.terminated = False
@@ -306,3 +302,24 @@ def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) ->
     if lost is None:
         return {**failure, "host": hosts[teller]["name"]}
     return {**failure, "host": hosts[lost]["name"], "message": str(failure["message"]).partition(": ")[2]}
+
+
+def report(
+    member: Member, event: str, what: str, why: str = "", cause: Optional[Dict[str, Any]] = None, **details: Any
+) -> None:
+    """Start the plan's `on_event` program for an event, unless the start was undone; it is no process of the job."""
+    plan, host = member.plan, str(cause["host"]) if cause else None
+    if member.job.undone:
+        return
+    by = member.job.stopped_by() if details.get("state") == hb.STOPPED else ""
+    parts = [why, by and f"by {by}"]
+    if cause:
+        message = without_secrets(str(cause["message"]).partition("\n")[0])[:_MESSAGE_CHARS]
+        rank, line = cause.get("rank"), cause.get("line") or ""
+        kind = cause.get("class", cause["kind"])
+        details["cause"] = {"host": host, "rank": rank, "class": kind, "message": message, "line": line}
+        parts = [str(host), "" if rank is None else f"rank {rank}", message, line, *parts]
+    summary = ": ".join(filter(None, (what, ", ".join(filter(None, parts)))))
+    name = f"job {plan['id']} ({os.path.basename(str(plan['script']))})"
+    document = compose(event, f"{name} {summary}", {"cause": None, **details}, host=host, job=plan["id"])
+    member.containment.spared.add(spawn_payload("common.on_event", *plan["on_event"], stdin=document))

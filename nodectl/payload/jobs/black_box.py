@@ -108,7 +108,10 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
 def _parts(job: JobFolder) -> Iterator[Row]:
     looks = living.looks(job, _TOOL_S)
     yield next(looks)
-    yield {"host": {"memory": read_text("/proc/meminfo"), "blocked": _blocked(), "full": _full_disks(job)}}
+    mounts = (line.split() for line in read_text("/proc/mounts").splitlines())
+    disks = [words[1] for words in mounts if words[0].startswith("/dev/")]
+    full_disks = list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]
+    yield {"host": {"memory": read_text("/proc/meminfo"), "blocked": _processes_in_kernel_wait(), "full": full_disks}}
     yield from looks
     yield {"host": {"smi": (machine.smi("-q", timeout_s=_TOOL_S) or "")[:_TEXT_BYTES]}}
 
@@ -166,15 +169,14 @@ def _lines(job: JobFolder) -> Iterator[Row]:
     except OSError:
         return
     for name in names:
-        for text in _file_bytes(job.at(FOLDER, name)).splitlines():
+        for text in _plain_file_bytes(job.at(FOLDER, name)).splitlines():
             with contextlib.suppress(ValueError):
                 line = json.loads(text)
                 if isinstance(line, dict) and {"at", "attempt", "kind", "why"} <= set(line):
                     yield line
 
 
-def _file_bytes(path: str) -> bytes:
-    """Return what a plain file holds; nothing for a link, a pipe, or what cannot be read."""
+def _plain_file_bytes(path: str) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
@@ -183,14 +185,7 @@ def _file_bytes(path: str) -> bytes:
         return b""
 
 
-def _full_disks(job: JobFolder) -> List[str]:
-    mounts = (line.split() for line in read_text("/proc/mounts").splitlines())
-    disks = [words[1] for words in mounts if words[0].startswith("/dev/")]
-    return list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]
-
-
-def _blocked() -> List[str]:
-    """Return the processes that wait in the kernel: state, pid, the call in which it is blocked, program."""
+def _processes_in_kernel_wait() -> List[str]:
     stats = ((pid, read_stat(pid)) for pid in all_pids())
     waiting_pids = [pid for pid, stat in stats if stat is not None and stat.state == "D"]
     return [

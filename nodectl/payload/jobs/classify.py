@@ -153,7 +153,7 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
         relation = "raised from" if link["role"] == "cause" else "raised while handling"
         evidence.append(f"{relation} {_first_line(link['message'])}")
     evidence += [f"no space was left for {place}" for place in full]
-    where = _where(chain)
+    where = _last_program_frame(chain)
     if where:
         evidence.append(where)
     return Verdict(
@@ -164,8 +164,7 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
 _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
 
 
-def _where(chain: List[Dict[str, Any]]) -> str:
-    """Return `at FILE:LINE in FUNCTION` of the last frame outside libraries, or ""."""
+def _last_program_frame(chain: List[Dict[str, Any]]) -> str:
     frames = chain[0].get("frames") or ()
     program_frames = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
     return f"at {program_frames[-1][0]}:{program_frames[-1][1]} in {program_frames[-1][2]}" if program_frames else ""
@@ -220,7 +219,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 def _by_crash(message: str, evidence: Evidence) -> Verdict:
     thread = evidence.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
-    where = _where([{"frames": frames[::-1]}]) or (
+    where = _last_program_frame([{"frames": frames[::-1]}]) or (
         f"at {frames[0][0]}:{frames[0][1]} in {frames[0][2]}" if frames else ""
     )
     return Verdict("signal", "crash", message, (where,) if where else _last_line(evidence), evidence.stack)
@@ -302,7 +301,6 @@ _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "v
 
 
 def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """Return the verdict by the last line of a library that ends the process (`libgomp: Thread creation failed`)."""
     last_words = "" if evidence.shared or evidence.exception else _last_words(evidence.log)
     category = rules.of_text(last_words) if last_words and evidence.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:

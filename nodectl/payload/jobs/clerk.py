@@ -83,12 +83,8 @@ class Clerk:
             self._write(state)
             self._written = state
         except OSError as error:
-            _log(f"the state cannot be written: {error}\n")
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"the state cannot be written: {error}\n")
+                sys.stderr.flush()
             time.sleep(_RETRY_S)
             self._work.put(self._save)
-
-
-def _log(text: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(text)
-        sys.stderr.flush()

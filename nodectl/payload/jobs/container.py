@@ -37,9 +37,19 @@ def argv(
 ) -> List[str]:
     """Return the argv that runs `command` (the launch script) in a container with the host's network, GPUs and RDMA."""
     if container["engine"] == APPTAINER:
-        return _apptainer(container, place, command)
+        # it keeps the host's network, devices, limits and variables by itself
+        binds = _once([place.job, place.cwd, *place.folders, *place.programs])
+        start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
+        return [*start, *(f"--bind={path}" for path in binds), container["image"], *command]
     start = [container["engine"], "run", "--rm", "--pull=never", f"--name={called}", "--network=host", "--ipc=host"]
-    start += _docker(container, place) if container["engine"] == DOCKER else _podman(container, place)
+    if container["engine"] == DOCKER:
+        start += ["--init", "--ulimit=memlock=-1:-1", f"--ulimit=stack={_STACK_BYTES}"]
+        start += ["--gpus=all"] if container["gpus"] else []
+        start += [f"--user={place.uid}:{place.gid}"] if place.uid else []
+    else:  # the login's own limit holds, which preflight looks at and only root can raise
+        start += ["--ulimit=host", "--userns=keep-id"] if place.uid else ["--ulimit=memlock=-1:-1"]
+        start += ["--security-opt=label=disable"]
+        start += ["--device=nvidia.com/gpu=all"] if container["gpus"] else []
     start += ["--device=/dev/infiniband"] if place.rdma else []
     start += [f"--workdir={place.cwd}"]
     folders = _once([place.job, place.cwd, *place.folders])
@@ -47,26 +57,6 @@ def argv(
     start += [f"--mount=type=bind,source={path},target={path},readonly" for path in _once(place.programs)]
     start += [f"--env={name}" for name in variables]
     return [*start, f"--entrypoint={command[0]}", container["image"], *command[1:]]
-
-
-def _docker(container: Dict[str, Any], place: Place) -> List[str]:
-    limits = ["--init", "--ulimit=memlock=-1:-1", f"--ulimit=stack={_STACK_BYTES}"]
-    gpus = ["--gpus=all"] if container["gpus"] else []
-    return [*limits, *gpus, *([f"--user={place.uid}:{place.gid}"] if place.uid else [])]
-
-
-def _podman(container: Dict[str, Any], place: Place) -> List[str]:
-    """Return its words: the login's own limit holds, which preflight looks at and only root can raise."""
-    limits = ["--ulimit=host", "--userns=keep-id"] if place.uid else ["--ulimit=memlock=-1:-1"]
-    gpus = ["--device=nvidia.com/gpu=all"] if container["gpus"] else []
-    return [*limits, "--security-opt=label=disable", *gpus]
-
-
-def _apptainer(container: Dict[str, Any], place: Place, command: List[str]) -> List[str]:
-    """Return apptainer's argv; it keeps the host's network, devices, limits and variables by itself."""
-    binds = _once([place.job, place.cwd, *place.folders, *place.programs])
-    start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
-    return [*start, *(f"--bind={path}" for path in binds), container["image"], *command]
 
 
 def _once(paths: Iterable[str]) -> List[str]:

@@ -40,6 +40,9 @@ _FORCE_S = 1.5
 _POLL_S = 0.02
 _REMOVE_S = 20.0  # of a large project
 _UNDONE = "the start was undone"
+_LINGER = "/var/lib/systemd/linger"
+_IN_SCOPE = "NODECTL_IN_SCOPE"
+_SCOPE_TRY_S = 5.0
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 Row = Dict[str, Any]
 
@@ -99,8 +102,6 @@ def start(job_id: str, rank: str) -> List[Row]:
     On stdin come the values of the plan's variables, as one line of JSON that is never written to a disk, and the job's
     folder (tar.gz: plan.json, secret, code/), which is unpacked in one step or not at all.
     """
-    from .scope import enter_scope  # of use to this command alone
-
     job = JobFolder(job_id)
     enter_scope(f"{job.id}.{rank}")
     job.environment = _variables(sys.stdin.buffer.readline())
@@ -115,6 +116,36 @@ def start(job_id: str, rank: str) -> List[Row]:
     if "error" in answer:
         raise JobFolderError(answer["error"])
     return [answer]
+
+
+def enter_scope(name: str) -> None:
+    """Execute this program again inside `nodectl-NAME.scope`; return if that is impossible or already done."""
+    import subprocess  # of use to this command alone
+
+    program = os.path.abspath(sys.argv[0])
+    if os.environ.pop(_IN_SCOPE, None) or os.geteuid() == 0 or not lingers() or not os.path.isfile(program):
+        return
+    os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")  # a command over SSH may lack it
+    scope = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
+    nowhere = subprocess.DEVNULL
+    try:  # asked before this program is given up for it
+        if subprocess.call([*scope, "--", "true"], stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=_SCOPE_TRY_S):
+            return
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    flags = ["-S"] if sys.flags.no_site else []
+    argv = [*scope, f"--unit=nodectl-{name}.scope", "--", sys.executable, *flags, program, *sys.argv[1:]]
+    os.execvpe(argv[0], argv, {**os.environ, _IN_SCOPE: "1"})  # noqa: S606 - an argv, and no shell is the point
+
+
+def lingers() -> bool:
+    """Tell whether the login's own manager outlives its sessions."""
+    import pwd
+
+    try:
+        return os.path.exists(os.path.join(_LINGER, pwd.getpwuid(os.geteuid()).pw_name))
+    except KeyError:
+        return False
 
 
 def _variables(text: bytes) -> Dict[str, str]:
@@ -277,12 +308,15 @@ def _is_fresh(path: str) -> bool:
 
 def examine_job(job_id: str) -> List[Row]:
     """Return what the job's ranks do here, in about three seconds."""
-    from .living import examine  # only this command needs it
+    from .living import looks  # only this command needs it
 
     job = JobFolder(job_id)
     if not job.exists:
         raise JobFolderError(f"no job {job_id} on this host")
-    return [examine(job)]
+    report: Row = {}
+    for part in looks(job):
+        report.update(part)
+    return [report]
 
 
 def black_box_of(job_id: str) -> List[Row]:

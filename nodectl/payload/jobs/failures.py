@@ -64,14 +64,10 @@ def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = Fa
     candidates = list(failures)
     if host_lost or any(failure["kind"] not in (*FOLLOWED, "left") for failure in candidates):
         candidates = [failure for failure in candidates if failure["kind"] != "left"]
-    return first(_most_lost(candidates))
-
-
-def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Keep only those lost-host failures that most hosts report: a host that was cut off reports all others as lost."""
-    votes = Counter(failure.get("lost") for failure in failures if failure["kind"] == "host_lost")
+    # a host that was cut off reports all others as lost: the lost host is the one that most hosts report
+    votes = Counter(failure.get("lost") for failure in candidates if failure["kind"] == "host_lost")
     most = max(votes.values(), default=0)
-    return [failure for failure in failures if failure["kind"] != "host_lost" or votes[failure.get("lost")] == most]
+    return first(item for item in candidates if item["kind"] != "host_lost" or votes[item.get("lost")] == most)
 
 
 _TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250

@@ -25,7 +25,6 @@ class DumpError(ValueError):
 
 
 def _plain_data(data: bytes) -> Any:
-    """Read a pickle of lists, tuples, dictionaries, text and numbers; refuse whatever names a class or a function."""
     import pickle  # few jobs have a dump
 
     class PlainData(pickle.Unpickler):
@@ -82,11 +81,12 @@ def summary(document: Any) -> Dict[str, Any]:
 
 
 def _call(entry: Dict[str, Any]) -> Dict[str, Any]:
+    types = entry.get("input_dtypes")  # missing in older versions of torch
     return {
         "collective": str(entry.get("profiling_name", "?"))[:60],
         "number": entry["collective_seq_id"],
         "sizes": str(entry.get("input_sizes", ""))[:80],
-        "types": _types(entry.get("input_dtypes")),
+        "types": ", ".join(dict.fromkeys(map(str, types)))[:40] if isinstance(types, (list, tuple)) else "",
         "state": str(entry.get("state", ""))[:20],
         "called_at": _called_at(entry.get("frames")),
     }
@@ -98,11 +98,6 @@ def _members(document: Any) -> Dict[str, List[int]]:
     rank_texts = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
     members = {name: [int(word) for word in _NUMBER.findall(ranks)] for name, ranks in rank_texts.items()}
     return {name: ranks for name, ranks in members.items() if len(ranks) <= _MOST_MEMBERS}
-
-
-def _types(names: Any) -> str:
-    """Return the types of inputs: `Float`, or `Float, Long` where they differ; "" if an older torch tells none."""
-    return ", ".join(dict.fromkeys(map(str, names)))[:40] if isinstance(names, (list, tuple)) else ""
 
 
 def _called_at(frames: Any) -> str:

@@ -127,14 +127,14 @@ class JobFolder:
             try:
                 state = self._read_json("state.json")
                 if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
-                    return _after_reboot(state, _modified_at(path))
+                    return _ended_if_rebooted(state, _modified_at(path))
                 reason = "state.json holds no state"
             except FileNotFoundError:
                 return {"state": "received", "final": True}
             except (OSError, JobFolderError) as error:
                 reason = str(error)
             time.sleep(_AGAIN_S)
-        return _rebuilt(self, reason, _modified_at(path))
+        return _rebuilt_from_processes(self, reason, _modified_at(path))
 
     def write_state(self, state: Dict[str, Any]) -> None:
         """Replace the state atomically and sync it; on a full disk, write into the room that the last one takes."""
@@ -238,8 +238,7 @@ class JobFolder:
         return False
 
 
-def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
-    """Return the state; if the node has rebooted since, it is ended, since no process survived."""
+def _ended_if_rebooted(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
     if state["final"] or state.get("boot_id", boot_id()) == boot_id():
         return state
     failure = row("rebooted", "the node was rebooted while the job ran there", written_at)
@@ -305,23 +304,24 @@ def extract(folder: str) -> None:
 
 def partial_jobs() -> List[str]:
     """Ids of the jobs whose folder was not received to its end."""
-    return sorted(_hidden(_PARTIAL))
+    return _hidden(_PARTIAL)
 
 
 def undone_jobs() -> List[str]:
     """Ids of the jobs whose start was undone here."""
-    return sorted(_hidden(_UNDONE))
+    return _hidden(_UNDONE)
 
 
-def _hidden(ending: str) -> Iterator[str]:
+def _hidden(ending: str) -> List[str]:
+    names = [name for name in _names_in_root() if name.startswith(".") and name.endswith(ending)]
+    return sorted(filter(is_job_id, (name[1 : -len(ending)] for name in names)))
+
+
+def _names_in_root() -> List[str]:
     try:
-        names = os.listdir(jobs_root())
+        return os.listdir(jobs_root())
     except FileNotFoundError:
-        return
-    for name in names:
-        job_id = name[1 : -len(ending)]
-        if name.startswith(".") and name.endswith(ending) and is_job_id(job_id):
-            yield job_id
+        return []
 
 
 def new_files(folder: str, since_s: float) -> List[str]:
@@ -346,17 +346,7 @@ def _newer(folder: str, since_s: float) -> Iterator[str]:
 
 def known_jobs() -> List[str]:
     """Ids of the jobs that were received on this node, oldest first."""
-    return sorted(_job_names())
-
-
-def _job_names() -> Iterator[str]:
-    try:
-        names = os.listdir(jobs_root())
-    except FileNotFoundError:
-        return
-    for name in names:
-        if is_job_id(name) and JobFolder(name).exists:
-            yield name
+    return sorted(name for name in _names_in_root() if is_job_id(name) and JobFolder(name).exists)
 
 
 def _create(path: str) -> Any:
@@ -373,8 +363,7 @@ def _remove(path: str) -> str:
     return ""
 
 
-def _rebuilt(job: JobFolder, reason: str, changed_at: float) -> Dict[str, Any]:
-    """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable."""
+def _rebuilt_from_processes(job: JobFolder, reason: str, changed_at: float) -> Dict[str, Any]:
     from . import shared_memory
     from .contain import Containment  # a state is rarely lost
 
@@ -404,20 +393,17 @@ def _keepers(job_id: str, rank: Optional[int]) -> Tuple[int, int]:
 
     If one of them has ended, the other one counts as both.
     """
-    keepers = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
+    keepers = {pid for pid in all_pids() if _is_keeper(pid, job_id, rank)}
     parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in keepers) if stat and stat.alive}
     guard = min((pid for pid, parent in parents.items() if parent not in keepers), default=0)
     return guard, min((pid for pid, parent in parents.items() if parent == guard), default=guard)
 
 
-def _is_keeper(arguments: List[str], job_id: str, rank: Optional[int]) -> bool:
-    return arguments[:3] == ["jobs.control", "start", job_id] and (rank is None or arguments[3:4] in ([], [str(rank)]))
-
-
-def _words(pid: int) -> List[str]:
+def _is_keeper(pid: int, job_id: str, rank: Optional[int]) -> bool:
     cmdline: List[str] = read_cmdline(pid)
     start = next((place for place, word in enumerate(cmdline) if word == "jobs.control"), len(cmdline))
-    return cmdline[start : start + 4]
+    arguments = cmdline[start : start + 4]
+    return arguments[:3] == ["jobs.control", "start", job_id] and (rank is None or arguments[3:] in ([], [str(rank)]))
 
 
 def _modified_at(path: str) -> float:

@@ -108,7 +108,6 @@ def _reap() -> None:
 
 
 def _write_end(job: JobFolder, why: str) -> None:
-    """Write the job's end into its state if the supervisor has not; one that was asked to stop has stopped."""
     state = job.state()
     if state["final"] or not job.exists:
         return

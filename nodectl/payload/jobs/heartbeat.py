@@ -94,13 +94,13 @@ class Peers:
         self._born_s = born_s
         self._heard_s: Dict[int, float] = {}
         self._attempt: Optional[Attempt] = None
-        self._failures: Dict[int, Dict[str, Any]] = {}
+        self.failures: Dict[int, Dict[str, Any]] = {}  # the first of each host in this attempt
 
     def begin(self, attempt: Attempt) -> None:
         """Start an attempt: only its heartbeats count from now on, and only its hosts can be lost."""
         self._attempt = attempt
         self.lost = set()
-        self._failures = {}
+        self.failures = {}
         for beat in self.here():
             self._note_failure(beat)
 
@@ -116,9 +116,9 @@ class Peers:
 
     def _note_failure(self, beat: Beat) -> None:
         """Record a host's failure in this attempt; it stays recorded after that host has begun the next attempt."""
-        self._failures.pop(beat.rank, None)
+        self.failures.pop(beat.rank, None)
         if beat.failure is not None:
-            self._failures[beat.rank] = beat.failure
+            self.failures[beat.rank] = beat.failure
 
     def _takes_part(self, rank: int) -> bool:
         return self._attempt is None or rank == LEADER or rank in self._attempt.roster
@@ -135,12 +135,7 @@ class Peers:
 
     def causes(self) -> List[int]:
         """Return the hosts that have reported a cause in this attempt, and not only a consequence."""
-        return [rank for rank, item in self._failures.items() if item["kind"] not in (*FOLLOWED, "host_lost")]
-
-    @property
-    def failures(self) -> Dict[int, Dict[str, Any]]:
-        """The first failure of each host in this attempt."""
-        return dict(self._failures)
+        return [rank for rank, item in self.failures.items() if item["kind"] not in (*FOLLOWED, "host_lost")]
 
     def unheard(self) -> List[int]:
         """Return the hosts of the attempt that have never been heard in it."""
@@ -213,7 +208,6 @@ class Mesh:
 
 
 def _bind(address: str, port: int) -> socket.socket:
-    """Return the UDP socket for heartbeats, on the chosen address alone."""
     sock = socket.socket(family(address), socket.SOCK_DGRAM)
     sock.setblocking(False)
     if sock.family == socket.AF_INET:

@@ -94,8 +94,8 @@ def limit_of(counter: str) -> str:
     """Return a text with the memory limit of a counter's group and the part that was used; "" if none is known."""
     group = os.path.dirname(counter)
     while group not in ("", "/"):
-        limit = _number(group, ("memory.max", "memory.limit_in_bytes"))
-        used = _number(group, ("memory.peak", "memory.max_usage_in_bytes", "memory.current"))
+        limit = _first_number(group, ("memory.max", "memory.limit_in_bytes"))
+        used = _first_number(group, ("memory.peak", "memory.max_usage_in_bytes", "memory.current"))
         if limit is not None and limit[1] < _UNLIMITED:
             usage = "" if used is None else f", and {used[0]} {used[1] >> 20} MiB"
             return f"the control group {group} has {limit[0]} {limit[1] >> 20} MiB{usage}"
@@ -106,8 +106,7 @@ def limit_of(counter: str) -> str:
 _UNLIMITED = 1 << 60  # version 1 writes a number if there is no limit
 
 
-def _number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
-    """Return the first of these files that holds a number, and that number."""
+def _first_number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
     for name in names:
         with contextlib.suppress(OSError, ValueError), open(os.path.join(group, name), encoding="ascii") as file:
             return name, int(file.read())

@@ -94,7 +94,8 @@ def command(plan: Dict[str, Any], job: JobFolder) -> Command:
     workdir = str(plan.get("workdir", ""))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
     if _needs_import_paths(plan, start, root, workdir):
-        _add_import_paths(env, root)
+        folders = [root, os.path.join(root, "src"), *env["PYTHONPATH"].split(os.pathsep)]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     cwd, arguments = os.path.join(root, workdir), argv(plan, job)
     if start.get("container"):
         arguments = _in_container(plan, job, env, cwd, arguments)
@@ -148,11 +149,6 @@ def _has_src_layout(root: str) -> bool:
         return False
 
 
-def _add_import_paths(env: Dict[str, str], code: str) -> None:
-    folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
-    env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
-
-
 def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     """Return what the plan says for this host, as the deployed launch script's arguments."""
     host, master, start = plan["hosts"][plan["rank"]], plan["hosts"][0], plan.get("start") or {}
@@ -176,17 +172,13 @@ _HCA = "NCCL_IB_HCA"
 
 def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, str]:
     """Return the variable that names the NICs, unless the operator or NCCL's own files do."""
-    if _HCA in env:
+    if _HCA in env or not host.get("ib_hca"):
         return {}
-    if not host.get("ib_hca") or any(_names_it(path) for path in _nccl_files(env)):
-        return {}
-    return {_HCA: host["ib_hca"]}
-
-
-def _nccl_files(env: Mapping[str, str]) -> List[str]:
-    conf_file = env.get("NCCL_CONF_FILE")
-    home = env.get("HOME") or login_home()
-    return [conf_file if conf_file is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
+    user_file = env.get("NCCL_CONF_FILE")
+    if user_file is None:
+        user_file = os.path.join(env.get("HOME") or login_home(), ".nccl.conf")
+    names_nics = any(_names_it(path) for path in (user_file, "/etc/nccl.conf"))
+    return {} if names_nics else {_HCA: host["ib_hca"]}
 
 
 def _names_it(path: str) -> bool:

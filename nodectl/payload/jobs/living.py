@@ -35,7 +35,7 @@ def look(job: str, ranks: Sequence[Rank], venv: str = "") -> List[Dict[str, Any]
 
     `by` tells how it was had: py-spy, which a rank does not notice, else a signal that its faulthandler answers.
     """
-    spied = _spied([rank.pid for rank in ranks], venv)
+    spied = _py_spy_stacks([rank.pid for rank in ranks], venv)
     answers = _answers(job, {rank.rank: rank.pid for rank in ranks if rank.pid not in spied}, _ANSWER_S)
     rows = []
     for rank in ranks:
@@ -51,7 +51,7 @@ def with_children(
 ) -> List[Dict[str, Any]]:
     """Add to each row of `look` the system `call` in which the rank waits, and its `helpers`, with their stacks."""
     children = [waiting.helpers(rank.pid) for rank in ranks]
-    spied = _spied([child["pid"] for helpers in children for child in helpers], venv)
+    spied = _py_spy_stacks([child["pid"] for helpers in children for child in helpers], venv)
     until_s = time.monotonic() + _HELPERS_S
     told = []
     for rank, row, helpers in zip(ranks, rows, children):  # noqa: B905 - Python 3.8
@@ -126,18 +126,10 @@ _RAS = ("localhost", 28028)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def examine(job: JobFolder) -> Dict[str, Any]:
-    """Return `ranks` (as of `living`, with `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras` and more."""
-    report: Dict[str, Any] = {}
-    for part in looks(job):
-        report.update(part)
-    return report
-
-
 def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
-    """Yield the parts of the report of `examine` as they come: ranks, their children, tools, ranks 2 s later.
+    """Yield the parts of a report as they come: ranks, their children, tools, ranks 2 s later.
 
-    A tool is waited for `tool_s`.
+    `ranks` are as of `look`, with `moved`, `cpu` and `output_age_s`. A tool is waited for `tool_s`.
     """
     plan, state = job.plan(), job.state()
     ranks, environments = find_ranks(job, state)
@@ -146,7 +138,7 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     yield _report(job, ranks, first, first)
     yield _report(job, ranks, with_children(job.path, first, ranks, venv), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
-        gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
+        gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_nccl_ras_text, environments, min(_RAS_S, tool_s))
         lines = kernel.log_since(time.monotonic() - (time.time() - os.path.getmtime(job.at("plan.json"))))[0]
         xids = [line.text for line in lines if line.kind == "xid"]
         rest = {"flight": flight.read_dumps(job.path), "xids": xids}
@@ -218,8 +210,7 @@ def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
     return round(max(0.0, time.time() - max(times)), 1) if times else None
 
 
-def _spied(pids: Sequence[int], venv: str) -> Dict[int, List[str]]:
-    """Return the main threads' stacks that py-spy tells in time; {} without py-spy, or the right to read processes."""
+def _py_spy_stacks(pids: Sequence[int], venv: str) -> Dict[int, List[str]]:
     tool = shutil.which(
         "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
     )
@@ -242,8 +233,7 @@ def _py_spy(tool: str, until_s: float, pid: int) -> List[str]:
     return []
 
 
-def _ask_ras(environments: Sequence[Dict[str, str]], most_s: float) -> str:
-    """Return the text of NCCL's RAS on this host; "" if nothing listens."""
+def _nccl_ras_text(environments: Sequence[Dict[str, str]], most_s: float) -> str:
     address = _RAS
     for env in environments:
         host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")

@@ -63,19 +63,14 @@ def stream(job_id: str, mode: str, request: str) -> None:
     reader.run(follow=mode == "follow")
 
 
-def wanted(rank: Optional[int]) -> Wanted:
-    """Return a test of a line's first bytes for that rank; for None it accepts all lines."""
+def wanted(name: str, rank: Optional[int]) -> Wanted:
+    """Return a test of a line's first bytes for that rank: only lines of the common output are marked with one."""
 
     def is_wanted(head: bytes) -> bool:
-        mark = None if rank is None else _MARK.match(head)
-        return rank is None or (mark is not None and int(mark[1]) == rank)
+        mark = _MARK.match(head)
+        return mark is not None and int(mark[1]) == rank
 
-    return is_wanted
-
-
-def _marked(name: str, rank: Optional[int]) -> Optional[int]:
-    """Return the rank by which the lines of a file are chosen: only those of the common output are marked."""
-    return rank if name == outputs.COMMON else None
+    return is_wanted if rank is not None and name == outputs.COMMON else lambda _head: True
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
@@ -115,7 +110,7 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
 
     def last_lines(name: str) -> Iterator[Tuple[float, int, str, int]]:
         sizes, looks = marks[name]
-        starts = line_starts(files[name], wanted(_marked(name, rank)), kept_from(files[name], 0))
+        starts = line_starts(files[name], wanted(name, rank), kept_from(files[name], 0))
         # within one row of the index, lines are taken in turn from the files' ends
         for number, offset in enumerate(starts):
             place = bisect_left(sizes, offset + 1)
@@ -184,7 +179,7 @@ class _Reader:
                 file = _opened(self._job, name)
                 file.seek(0)
                 frame = {"file": name, "rank": outputs.local_rank(name)}
-                self._streams[name] = Stream(frame, file, wanted(_marked(name, self._rank)))
+                self._streams[name] = Stream(frame, file, wanted(name, self._rank))
 
     def begin_at(self, offsets: Dict[str, int]) -> None:
         """Begin at these offsets, and send them to the reader, who needs them if the connection breaks."""
@@ -199,7 +194,10 @@ class _Reader:
 
     def run(self, *, follow: bool) -> None:
         """Read until the files' ends, or until the supervisor has left."""
-        self._catch_up()
+        for row in outputs.rows(self._job):  # what was written before, in its order
+            for name, size in row.sizes.items():
+                while name in self._streams and self._streams[name].pass_on(size):
+                    pass
         spoke_s = time.monotonic()
         while True:
             running = follow and self._supervisor.is_there()  # asked before reading: what it wrote last is then read
@@ -215,12 +213,6 @@ class _Reader:
                 send({"alive": True})
                 spoke_s = time.monotonic()
             time.sleep(_POLL_S)
-
-    def _catch_up(self) -> None:
-        for row in outputs.rows(self._job):
-            for name, size in row.sizes.items():
-                while name in self._streams and self._streams[name].pass_on(size):
-                    pass
 
 
 class _Supervisor:

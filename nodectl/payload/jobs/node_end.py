@@ -74,7 +74,6 @@ def _port(plan: Dict[str, Any]) -> str:
 
 
 def _gpus(plan: Dict[str, Any]) -> str:
-    """Return how many GPUs do not answer, where the plan counts on any; else empty."""
     wanted = int(plan.get("gpus_per_node") or 0)
     if not wanted:
         return ""

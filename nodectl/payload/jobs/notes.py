@@ -49,14 +49,12 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
     note = read(place(job, rank, "error.json"))
     if "chain" not in note or note["monotonic_s"] < since_s:
         return None
-    flight = place(job, rank, "flight.json")
-    return {**note, "flight": read(flight) if _written_since(flight, since_s) else {}}
-
-
-def _written_since(path: str, since_s: float) -> bool:
+    flight: Dict[str, Any] = {}
+    path = place(job, rank, "flight.json")
     with contextlib.suppress(OSError):
-        return os.path.getmtime(path) - time.time() >= since_s - time.monotonic() - 1.0
-    return False
+        if os.path.getmtime(path) - time.time() >= since_s - time.monotonic() - 1.0:
+            flight = read(path)
+    return {**note, "flight": flight}
 
 
 def raised_at(note: Dict[str, Any]) -> float:

@@ -139,7 +139,6 @@ class Keeper:
         self._sizes.update(changed)
 
     def _make_room(self, taken: Dict[str, int]) -> None:
-        """Give back an eighth of the limit more than is needed, of the largest files first."""
         over = sum(taken.values()) - self._limit_bytes + self._limit_bytes // 8
         for name in sorted(taken, key=lambda name: -taken[name]):
             part = min(over, taken[name] - _KEPT_BYTES) // _BLOCK_BYTES * _BLOCK_BYTES

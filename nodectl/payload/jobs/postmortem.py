@@ -58,10 +58,6 @@ class Postmortem:
         self._asked_s: Optional[float] = None
         self._said: Optional[LauncherWords] = None
 
-    @property
-    def _is_stopped(self) -> bool:
-        return self._stopped_at < _NEVER
-
     def fail(self, kind: str, message: str, **more: object) -> None:
         """Add a failure at this moment that belongs to no rank."""
         self.failures.append(row(kind, message, steady.now(), after=self._causes(), **more))
@@ -78,7 +74,10 @@ class Postmortem:
         echoes = [failure for failure in (*self.failures, *elsewhere) if failure["kind"] == "communication"]
         early = [end for end in self.ends if end["code"] == 0 and not end["stopped"]]
         if echoes and early:
-            return _left(min(early, key=lambda end: float(end["time"])))
+            left = min(early, key=lambda end: float(end["time"]))
+            more = {"class": "left_early", "rank": left["rank"], "exit_status": 0}
+            evidence = ["its own end: exit status 0"]
+            return row("left", standing.left_early("other ranks"), left["time"], evidence=evidence, **more)
         waiting = [failure for failure in echoes if failure.get("class") in standing.WAITED]
         broke = {failure["rank"] for failure in echoes}
         absent = [rank for rank in self.living if standing.stayed_away(rank, broke)]
@@ -92,7 +91,6 @@ class Postmortem:
         self.fail(kind, message)
 
     def _excuse_leaving(self, failure: Dict[str, Any]) -> None:
-        """Excuse a failure by a signal that asks to end, or without an exit status, if the host is leaving the job."""
         asked = failure["exit_status"] is None or failure["exit_status"] - 128 in _ASKS
         if self._host_leaves and asked and failure["kind"] in _ENDS:
             failure.update({"kind": "terminated", "class": "terminated"})
@@ -112,7 +110,7 @@ class Postmortem:
 
     def look_at_living(self) -> None:
         """Have the clerk look at the living ranks, once, and only before they are told to end."""
-        if not self._asked_living and not self._is_stopped:
+        if not self._asked_living and self._stopped_at == _NEVER:
             self._asked_living = True
             self._ask(partial(self._read_living, self._watch.running()))
 
@@ -146,7 +144,6 @@ class Postmortem:
         return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
-        """Blame the launcher's death by a signal, and excuse ranks that died with it and were seen first."""
         if self._host_leaves and number in _ASKS:
             return
         self._launcher_killed = steady.now()
@@ -186,7 +183,8 @@ class Postmortem:
         """Find ranks that failed between two looks, unseen unlike a neighbour's end; runs on the clerk's thread."""
         seen_ranks: Set[int] = {failure["rank"] for failure in (*self.failures, *self._deaths)}
         seen_ranks |= {end["rank"] for end in self.ends if end["code"] == 0}
-        failures = unseen(self._plan, self._at_start, seen_ranks=seen_ranks, after_stop=self._is_stopped)
+        after_stop = self._stopped_at < _NEVER
+        failures = unseen(self._plan, self._at_start, seen_ranks=seen_ranks, after_stop=after_stop)
         launcher = launcher_words(tail(self._output, _LAST_WORDS_BYTES))
         full = no_space(self._job.path)
         if full:
@@ -203,14 +201,9 @@ class Postmortem:
             self._excuse_leaving(failure)
         self.failures += failures
         is_news = not self._asked_launcher and self._launcher_killed is None
-        if launcher.signal and is_news and all(_is_terminated(item) for item in self.failures):
+        ends = ((item["kind"], item["exit_status"]) for item in self.failures)
+        if launcher.signal and is_news and all(end[0] == "terminated" or end == ("signal", 143) for end in ends):
             self._blame_signal(launcher.signal, _NEVER)
-
-
-def _left(end: Dict[str, Any]) -> Dict[str, Any]:
-    message = standing.left_early("other ranks")
-    more = {"class": "left_early", "rank": end["rank"], "exit_status": 0, "evidence": ["its own end: exit status 0"]}
-    return row("left", message, end["time"], **more)
 
 
 def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -218,7 +211,3 @@ def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, An
     category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
     more = {"class": category, "rank": rank["rank"], "evidence": [standing.NO_GROUPS]}
     return row("left", message, min(failure["time"] for failure in waiting), **more)
-
-
-def _is_terminated(failure: Dict[str, Any]) -> bool:
-    return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)

@@ -41,24 +41,18 @@ class Rhythm:
     def suspicion(self, now_s: float) -> str:
         """Return, once a pause, why it is too long; "" while it is not."""
         paused_s = now_s - self._changed_s
-        if self._suspected or paused_s <= self._allowed_s():
+        longest_s, is_known = max(self._pauses, default=0.0), len(self._pauses) >= _KNOWN
+        usual_s = max(LEAST_S, _TIMES * longest_s) if is_known else _UNKNOWN_S
+        allowed_s = self._patience * min(usual_s, max(_LONGEST_S, _SLOW_TIMES * longest_s))
+        if self._suspected or paused_s <= allowed_s:
             return ""
         self._suspected = True
-        before = f"; the longest pause before was {max(self._pauses):.0f} s" if self._known else ""
+        before = f"; the longest pause before was {longest_s:.0f} s" if is_known else ""
         return f"for {paused_s:.0f} s{before}"
 
     def stood_s(self, now_s: float) -> float:
         """Return the seconds since the last change."""
         return now_s - self._changed_s
-
-    @property
-    def _known(self) -> bool:
-        return len(self._pauses) >= _KNOWN
-
-    def _allowed_s(self) -> float:
-        longest = max(self._pauses, default=0.0)
-        usual = max(LEAST_S, _TIMES * longest) if self._known else _UNKNOWN_S
-        return self._patience * min(usual, max(_LONGEST_S, _SLOW_TIMES * longest))
 
 
 class Monitor:

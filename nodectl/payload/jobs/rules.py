@@ -100,7 +100,8 @@ def _own(link: Link, full: Sequence[str]) -> str:
             return rule.category
     if _WRITE_FAILED.search(message):
         return _full_place(full) if full else "hardware_io"
-    if _HELPER_GONE.fullmatch(name) and _talks_to_helper(link):
+    newest_frames = (link.get("frames") or ())[-_NEWEST:]
+    if _HELPER_GONE.fullmatch(name) and any(_HELPER.search(str(frame[0])) for frame in newest_frames):
         return "helper_killed"
     number = None if name.startswith("SSL") else link.get("errno")  # SSL counts its own: 1 is not EPERM
     by_number = _ERRNO.get(number, "") if isinstance(number, int) else ""
@@ -115,10 +116,6 @@ def _full_place(full: Sequence[str], message: str = "") -> str:
     """Return where no room was left: in memory, where the words say so or only that was full."""
     memory = "/dev/shm"  # noqa: S108
     return "shared_memory_full" if memory in full and (memory in message or set(full) == {memory}) else "disk_full"
-
-
-def _talks_to_helper(link: Link) -> bool:
-    return any(_HELPER.search(str(frame[0])) for frame in (link.get("frames") or ())[-_NEWEST:])
 
 
 def _is_echo(link: Link) -> bool:

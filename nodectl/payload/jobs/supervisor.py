@@ -13,14 +13,13 @@ from typing import Any, Dict, List, Optional, Set, Union
 
 from . import black_box, launcher, node_end, shared_memory
 from . import heartbeat as hb
-from .attempts import Member, Over, placed, plan_of
+from .attempts import Member, Over, placed, plan_of, report
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Killing
 from .evidence import Output, host_at_start
 from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder, new_files
 from .heartbeat import Attempt
-from .job_events import report
 from .outputs import Keeper, size
 from .postmortem import Postmortem
 from .process import exit_status, send
@@ -237,7 +236,7 @@ class Supervisor:
     def step(self, now_s: float) -> None:
         """Read the socket, look at processes, decide, and send; silence must be judged after all beats are read."""
         self.member.guard.beat()
-        self._note_own_pause(now_s)
+        self._extend_leases_after_own_pause(now_s)
         unheard = len(self.peers.unheard())
         for beat in self.member.mesh.receive():
             self.peers.hear(beat, now_s)
@@ -254,8 +253,7 @@ class Supervisor:
         self._tell(now_s)
         self._save()
 
-    def _note_own_pause(self, now_s: float) -> None:
-        """Extend the others' leases by the time in which this process was stopped and could not hear them."""
+    def _extend_leases_after_own_pause(self, now_s: float) -> None:
         if now_s - self._stepped_s > _PAUSE_S:
             self.peers.pardon(now_s - self._stepped_s)
             self._guard_moved_s = now_s
@@ -307,7 +305,7 @@ class Supervisor:
             self._decide_ending(now_s)
 
     def _decide_waiting(self, now_s: float) -> None:
-        if self._told_to_end(now_s):
+        if self._end_if_told(now_s):
             return
         if not self.peers.unheard():
             self.state, self._spawned_s = hb.RUNNING, now_s
@@ -336,8 +334,7 @@ class Supervisor:
         except OSError as error:
             self._fail_to_launch(error)
 
-    def _told_to_end(self, now_s: float) -> bool:
-        """End the job here if the operator or another host has ended it; return whether that is so."""
+    def _end_if_told(self, now_s: float) -> bool:
         stops = any(beat.state in (hb.STOPPING, hb.STOPPED) for beat in self.peers.beats.values())
         if self.member.stop_asked or stops:
             self._end(now_s, hb.STOPPED, settle_s=0)
@@ -349,7 +346,7 @@ class Supervisor:
         return self.state in (hb.STOPPING, hb.ENDING)
 
     def _decide_running(self, now_s: float) -> None:
-        if self._told_to_end(now_s):
+        if self._end_if_told(now_s):
             return
         self._follow_doubts(now_s)
         self._note_time(now_s)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from ..common import libraries, machine, program
-from ..common.events import say
+from ..common.frames import say
 from ..common.sockets import family
 
 SIOCGIFADDR = 0x8915

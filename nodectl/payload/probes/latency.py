@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ..common import program
-from ..common.events import say
+from ..common.frames import say
 from ..common.sockets import await_client, connect, fill, receive_message, send_message
 
 # a message: whether another follows

@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence
 
 from ..common import host_lock
-from ..common.events import say
+from ..common.frames import say
 from ..jobs import notes
 from ..jobs.folder import JobFolder
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..common import libraries, machine, program
-from ..common.events import say
+from ..common.frames import say
 
 # as many passes STREAM takes the best of
 BEST_OF = 10

@@ -11,7 +11,7 @@ import time
 from typing import List, Optional, Sequence, Tuple
 
 from ..common import program
-from ..common.events import say
+from ..common.frames import say
 from ..common.sockets import ESTABLISHED, LISTEN, family, kernel_rows
 from ..jobs.syscalls import die_with_parent
 

@@ -1,18 +1,25 @@
 """One host's rank of the retrieval measurement: it holds a shard of an embedding table; rank 0 asks all shards.
 
 Queries are broadcast and answers gathered by torch.distributed over gloo. Scores are whole numbers, so that an answer
-is one tensor of int64: the time of the search, then rows of the whole table and their scores.
+is one tensor of int64: the time of the search, then rows of the whole table and their scores. The table is made from a
+seed, any part of it on any host. Its values are small whole numbers, so that every score is exact in float32 on every
+device, in whatever order it is summed.
 """
 
 import argparse
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...common import ranks as host_ranks
-from ...common.events import say
+from ...common.frames import say
+from ...common.machine import available_bytes
 from .. import gang
-from . import table as table_of
 
+BLOCK_ROWS = 4096
+LARGEST = 15
+ITEM_BYTES = 4
+# of the memory that is free, what a shard may take: the table, a block in the making, and the scores of a batch
+MEMORY_PART = 0.5
 # different batches, asked in turn
 BATCHES = 16
 WARM_UP = 5
@@ -29,6 +36,60 @@ NONE, LEAST = -1, -(1 << 62)
 Found = Tuple[Any, Any]
 
 
+def shard_rows(rows: int, rank: int, count: int) -> range:
+    """Return the rows of a rank's shard; shards differ by one row at most."""
+    return range(rank * rows // count, (rank + 1) * rows // count)
+
+
+def block(torch: Any, seed: int, number: int, dim: int) -> Any:
+    """Rows `number * BLOCK_ROWS` and on."""
+    # always drawn on the CPU: a GPU's generator gives other numbers
+    random = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    drawn = torch.randint(-LARGEST, LARGEST + 1, (BLOCK_ROWS, dim), generator=random, dtype=torch.int8)
+    return drawn.to(torch.float32)
+
+
+def blocks(torch: Any, seed: int, rows: range, dim: int) -> Iterator[Tuple[int, Any]]:
+    """(first row, rows) of `rows`, a block at a time."""
+    first = rows.start
+    while first < rows.stop:
+        number, skip = divmod(first, BLOCK_ROWS)
+        part = block(torch, seed, number, dim)[skip : skip + rows.stop - first]
+        yield first, part
+        first += len(part)
+
+
+def make_table(torch: Any, seed: int, rows: range, dim: int, device: Any) -> Any:
+    """Return a part of the table on its device."""
+    table = torch.empty((len(rows), dim), dtype=torch.float32, device=device)
+    for first, part in blocks(torch, seed, rows, dim):
+        table[first - rows.start : first - rows.start + len(part)] = part.to(device)
+    return table
+
+
+def queries(torch: Any, seed: int, number: int, batch: int, dim: int) -> Any:
+    """Return a batch of queries; other numbers than any row's."""
+    random = torch.Generator().manual_seed(seed * 1_000_003 - 1 - number)
+    return torch.randint(-LARGEST, LARGEST + 1, (batch, dim), generator=random, dtype=torch.int8).to(torch.float32)
+
+
+def search(torch: Any, table: Any, asked: Any, k: int) -> Tuple[Any, Any]:
+    """(scores, places in the table) of the best `k` rows of each query, best first."""
+    scores, places = torch.topk(asked @ table.T, min(k, len(table)), dim=1)
+    return scores, places
+
+
+def check_memory(torch: Any, rows: int, dim: int, batch: int, device: Any) -> None:
+    """Raise MemoryError if the shard would take more than its part of what is free."""
+    wanted = ITEM_BYTES * (rows * dim + 2 * batch * rows)
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    if free is not None and wanted > MEMORY_PART * free:
+        raise MemoryError(
+            "its shard takes %.1f GiB, and %.1f GiB are free; a shard gets half of that: "
+            "take fewer --rows, or more hosts" % (wanted / 2**30, free / 2**30)
+        )
+
+
 class Shard:
     """A part of the table on this host's device, and the exchange with the other shards."""
 
@@ -36,9 +97,9 @@ class Shard:
         self.torch, self.options, self.dist = torch, options, torch.distributed
         self.device = torch.device(options.device)
         self.rank, self.count = options.rank_base, options.world_size
-        self.rows = table_of.shard(options.rows, self.rank, self.count)
-        table_of.check_memory(torch, len(self.rows), options.dim, max(options.batches), self.device)
-        self.table = table_of.make(torch, options.seed, self.rows, options.dim, self.device)
+        self.rows = shard_rows(options.rows, self.rank, self.count)
+        check_memory(torch, len(self.rows), options.dim, max(options.batches), self.device)
+        self.table = make_table(torch, options.seed, self.rows, options.dim, self.device)
 
     def answer(self, asked: Any, rows: int) -> Any:
         """Return the time of the search, and the best rows of the first `rows` (0: all), as one tensor."""
@@ -47,7 +108,7 @@ class Shard:
         scores = torch.full(shape, LEAST, dtype=torch.int64)
         began = time.perf_counter_ns()
         part = self.table[:rows] if rows else self.table
-        best, where = table_of.search(torch, part, asked.to(self.device), self.options.k)
+        best, where = search(torch, part, asked.to(self.device), self.options.k)
         places[:, : best.shape[1]] = where.cpu() + self.rows.start
         scores[:, : best.shape[1]] = best.cpu().to(torch.int64)
         took = torch.tensor([time.perf_counter_ns() - began])
@@ -76,10 +137,6 @@ class Shard:
             self.broadcast(asked)
             self.dist.gather(self.answer(asked, rows))
 
-    def end(self) -> None:
-        """Tell the others that no query comes any more."""
-        self.broadcast(self.torch.tensor([END, 0]))
-
     def broadcast(self, tensor: Any) -> None:
         """Send rank 0's tensor to all."""
         if self.count > 1:
@@ -101,7 +158,7 @@ class Front:
 
     def queries(self, number: int, batch: int) -> Any:
         """Return a batch of queries, the same in every run."""
-        return table_of.queries(self.torch, self.options.seed, number, batch, self.options.dim)
+        return queries(self.torch, self.options.seed, number, batch, self.options.dim)
 
     def run(self, prepared: Sequence[Any], seconds: float, least: int) -> List[Tuple[int, int]]:
         """(latency, the slowest shard's search) in ns of each batch, as many as fit into the time."""
@@ -141,7 +198,7 @@ class Front:
     def check(self) -> None:
         """Compare a few queries with brute force over the rows of every shard, made again here."""
         torch, options, count = self.torch, self.options, self.shard.count
-        shards = [table_of.shard(options.rows, rank, count) for rank in range(count)]
+        shards = [shard_rows(options.rows, rank, count) for rank in range(count)]
         limit = min(max(map(len, shards)), max(1, CHECK_VALUES // options.dim // count))
         asked = self.queries(BATCHES, CHECK_QUERIES)
         _, found = self.shard.ask(asked, limit)
@@ -161,7 +218,7 @@ def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, plac
     """Return the best scores in these rows, and the scores of the rows named in `places`, by going through all."""
     best = torch.full((len(asked), options.k), LEAST)
     named_scores = torch.full(places.shape, LEAST)
-    for first, part in table_of.blocks(torch, options.seed, rows, options.dim):
+    for first, part in blocks(torch, options.seed, rows, options.dim):
         scores = (asked @ part.T).to(torch.int64)
         best = torch.topk(torch.cat([best, scores], dim=1), options.k, dim=1).values
         here = (places >= first) & (places < first + len(part))
@@ -203,7 +260,7 @@ def run_rank(options: argparse.Namespace, _: Dict[str, str]) -> None:
     for batch in options.batches:
         front.measure(batch)
     front.check()
-    shard.end()
+    shard.broadcast(torch.tensor([END, 0]))
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:

@@ -38,8 +38,6 @@ def install() -> None:
 
 
 class _Recorder:
-    """Gives the steps of the first optimizer to the profiler, and writes the trace and the summary."""
-
     def __init__(self) -> None:
         self.place = os.path.join(os.environ["NODECTL_JOB_DIR"], "traces", os.environ["RANK"])
         os.makedirs(os.path.dirname(self.place), exist_ok=True)

@@ -21,8 +21,7 @@ _FULL_BYTES = 1 << 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
 
 
-def _make_way() -> None:
-    """Import the sitecustomize that Python would have found in the place of this one."""
+def _import_shadowed_sitecustomize() -> None:
     sys.path[:] = [place for place in sys.path if not place or os.path.abspath(place) != _FOLDER]
     this_module = sys.modules.pop("sitecustomize", None)
     try:
@@ -75,7 +74,6 @@ class _Rank:
         self._hook()
 
     def _register(self) -> Tuple[int, int]:
-        """Return the signal that has all stacks written, and the handle of their file."""
         import faulthandler
         import signal
 
@@ -132,7 +130,6 @@ class _Rank:
 
 
 def _opened(path: str, flags: int = 0) -> int:
-    """Return the handle of a new file, out of the way of programs that close or reuse low numbers."""
     import fcntl
 
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | flags, 0o600)
@@ -267,22 +264,18 @@ def _write(path: str, document: Dict[str, Any]) -> None:
         raise
 
 
-def _trace() -> None:
-    if os.environ.pop("NODECTL_TRACE", ""):
-        import importlib
-
-        importlib.import_module("nodectl_trace").install()  # of this folder, which `_make_way` takes off the path
-
-
 def _install() -> None:
     try:
         if _is_rank():
             _clean_environment()
             _Rank()
-            _trace()
+            if os.environ.pop("NODECTL_TRACE", ""):
+                import importlib
+
+                importlib.import_module("nodectl_trace").install()  # of this folder, which is about to leave the path
     except Exception:  # noqa: S110 - a rank without notes is still a rank
         pass
 
 
 _install()
-_make_way()
+_import_shadowed_sitecustomize()

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...common import host_lock, machine
-from ...common.events import say
 from ...common.folders import made
+from ...common.frames import say
 from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
 from ..folder import state_root
@@ -40,7 +40,6 @@ _IP_S = 10.0
 
 
 def _network(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts `names`, `job_address` and `free_ports`."""
     links = interfaces()
     address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
@@ -75,13 +74,15 @@ def choose(
     links: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
 ) -> Tuple[str, Optional[Interface]]:
     """Address (CIDR) and link for the job: of the named interface or network, else the first wanted one held here."""
+    pairs = [(cidr, link) for link in links for cidr in usable(link)]
     if "/" in interface:
-        return _in_network(links, ipaddress.ip_network(interface, strict=False))
+        network = ipaddress.ip_network(interface, strict=False)
+        return next((pair for pair in pairs if ipaddress.ip_interface(pair[0]).ip in network), ("", None))
     if interface:
         named = [link for link in links if link.name == interface]
         held = usable(named[0]) if named else []
         return (held[0] if held else ""), (named[0] if named else None)
-    here = {cidr.split("/")[0]: (cidr, link) for link in links for cidr in usable(link)}
+    here = {cidr.split("/")[0]: (cidr, link) for cidr, link in pairs}
     for address in wanted:
         if address in here:
             return here[address]
@@ -89,14 +90,6 @@ def choose(
         return "", None
     # a job on one host needs no address that others can reach
     return next(iter(here.values()), ("127.0.0.1/8", None))
-
-
-def _in_network(links: Sequence[Interface], network: Any) -> Tuple[str, Optional[Interface]]:
-    for link in links:
-        for cidr in usable(link):
-            if ipaddress.ip_interface(cidr).ip in network:
-                return cidr, link
-    return "", None
 
 
 def usable(link: Interface) -> List[str]:
@@ -189,7 +182,6 @@ _SMI_DEADLINE_S = 20
 
 
 def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts `launcher`, `job_venv`, `containers`, `gpu_count` and `gpu_users`."""
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     count = gpu_count()
@@ -269,7 +261,6 @@ _MIB = 1024 * 1024
 
 
 def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts of folders, `needed_paths`, `running_jobs`, `shared_memory` and `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
     return {

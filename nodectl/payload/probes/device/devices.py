@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ...common import libraries, machine, program
-from ...common.events import say
-from ...common.frames import Reader
+from ...common.frames import Reader, say
 from ...jobs.syscalls import die_with_parent
 from . import hardware
 from .hardware import Watch
@@ -30,10 +29,6 @@ def wait_for_others() -> None:
     say(event="waiting")
     if not sys.stdin.readline():
         sys.exit(1)
-
-
-def nobody_to_wait_for() -> None:
-    """For a single device."""
 
 
 class Crew:
@@ -205,7 +200,7 @@ def _measure(work: Work, options: argparse.Namespace, on_cpu: bool, one_process:
         if watch is not None:
             watch.start()
         if crew is None:
-            work(Device(torch, gpus[0] if gpus else None, options, relay, nobody_to_wait_for))
+            work(Device(torch, gpus[0] if gpus else None, options, relay, lambda: None))
         elif not crew.play(relay, options.deadline):
             sys.exit(1)
     finally:

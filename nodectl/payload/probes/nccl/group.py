@@ -176,7 +176,6 @@ class Group:
     def checked(self, case: Case) -> int:
         """One run; how many of its elements are wrong."""
         self.cases.fill(case)
-
         case.run()
         self.sync()
         return self.cases.wrong(case)

@@ -41,7 +41,7 @@ class Log:
 
     def pause(self) -> None:
         """Turn lines away from here on; nothing happens where NCCL has not opened the file."""
-        handle = self._open()
+        handle = self._nccl_handle()
         if handle is None:
             return
         if self._kept is None:
@@ -73,8 +73,7 @@ class Log:
         """Close the file, which goes with that."""
         self._file.close()
 
-    def _open(self) -> Optional[int]:
-        """Return the handle by which NCCL writes the file."""
+    def _nccl_handle(self) -> Optional[int]:
         if self._handle is None:
             wanted = os.fstat(self.number)
             for entry in Path("/proc/self/fd").iterdir():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...common import ranks as host_ranks
-from ...common.events import first_line, say
+from ...common.frames import first_line, say
 from ...common.sockets import ESTABLISHED, kernel_rows, parsed
 from ...jobs.syscalls import die_with_parent
 from ..endpoints import addresses
@@ -234,13 +234,13 @@ def run_rank(options: argparse.Namespace, gpus: List[int]) -> int:
         joined = group.join(options, rank, gpu)
         say(event="ready", **group.described(joined, numa))
         Sweep(joined, options, nccl_log, began).run()
-        _prove(options, rank, nccl_log)
+        _say_data_path(options, rank, nccl_log)
         joined.dist.barrier()
         joined.dist.destroy_process_group()
         say(event="done", rank=rank)
     except Exception as error:
         text = first_line(error)
-        _prove(options, rank, nccl_log)
+        _say_data_path(options, rank, nccl_log)
         say(event="error", text=text, peer=host_ranks.of_peer(text))
         return 1
     finally:
@@ -249,8 +249,7 @@ def run_rank(options: argparse.Namespace, gpus: List[int]) -> int:
     return 0
 
 
-def _prove(options: argparse.Namespace, rank: int, nccl_log: Optional[Log]) -> None:
-    """Say which way the data really went; also of a run that failed."""
+def _say_data_path(options: argparse.Namespace, rank: int, nccl_log: Optional[Log]) -> None:
     say(event="sockets", rank=rank, **used_interfaces(options.master_port))
     if nccl_log is not None:
         say(event="nccl_log", rank=rank, lines=nccl_log.lines())

@@ -15,7 +15,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence
 
 from ...common import program, sockets
-from ...common.events import say
+from ...common.frames import say
 from ...common.sockets import LISTEN
 from ...jobs.syscalls import die_with_parent
 from ..tcp import port_states
