@@ -96,11 +96,6 @@ def fleet_of(text: str, folder: Path) -> RecordedFleet:
 
 def host_of(text: str) -> Recording:
     """Return a host with the GPUs of a short form; ProfileError if it is none, or of more than 64 GPUs."""
-    return recording(_box(text))
-
-
-def _box(text: str) -> Box:
-    """Return the box of a short form: modules with NVLink joined by switches, all other cards without links."""
     groups = composed(text).groups
     cards = tuple(_card(group.model, group.memory_gb) for group in groups for _ in range(group.gpus or 1))
     if len(cards) > _MOST_GPUS:
@@ -110,7 +105,7 @@ def _box(text: str) -> Box:
     word = f"NV{model.nvlink[1]}" if switched and model is not None and model.nvlink is not None else "SYS"
     places = range(len(cards))
     links = tuple(tuple("X" if row == column else word for column in places) for row in places)
-    return Box(cards, links, places, switched)
+    return recording(Box(cards, links, places, switched))
 
 
 def _card(name: str, memory_gb: int | None) -> Card:

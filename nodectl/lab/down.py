@@ -13,7 +13,7 @@ from nodectl.errors import LabError
 from nodectl.lab.cgroups import remove_groups
 from nodectl.lab.disk import mounts_below, processes_of, remove_loops
 from nodectl.lab.network import ip
-from nodectl.lab.state import LabFolder, LabState
+from nodectl.lab.state import LabFolder
 from nodectl.lab.syscalls import MNT_DETACH, unmount
 
 _DEATH_S = 20.0
@@ -26,7 +26,10 @@ def down(folder: LabFolder) -> bool:
     state = None
     with contextlib.suppress(LabError):  # a damaged journal: the search for processes and mounts finds the rest
         state = folder.read()
-    _kill(folder, state)
+    recorded = [*(host.process for host in state.hosts), state.wire] if state else []
+    _kill_all(process.pid for process in recorded if process and process.alive)
+    # all other processes that live on the hosts' files
+    _kill_all(pid for pid in processes_of(folder.path) if pid != os.getpid())
     if Path("/sys/class/net", folder.uplink).exists():
         ip(["link", "delete", folder.uplink])
     remove_groups(folder.cgroup)
@@ -36,14 +39,6 @@ def down(folder: LabFolder) -> bool:
         remove_loops(folder.store, state.former_loops)
     _remove_files(folder)
     return existed
-
-
-def _kill(folder: LabFolder, state: LabState | None) -> None:
-    """SIGKILL and wait: recorded processes that are still the same, then whoever else lives on the hosts' files."""
-    recorded = [host.process for host in state.hosts] if state else []
-    recorded += [state.wire] if state else []
-    _kill_all(process.pid for process in recorded if process and process.alive)
-    _kill_all(pid for pid in processes_of(folder.path) if pid != os.getpid())
 
 
 def _kill_all(pids: Iterable[int]) -> None:

@@ -207,7 +207,13 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
         os.close(ready_write)
         hosts = tuple(replace(host, process=Process.of(pid)) for host, pid in zip(state.hosts, pids, strict=True))
         state = folder.write(replace(state, hosts=hosts))
-        _expect_ready(ready_read, len(plans))
+        seen = b""
+        while len(seen) < len(plans) * len(READY):
+            chunk = os.read(ready_read, 65536)
+            seen += chunk
+            if not chunk or seen.strip(READY):
+                reason = seen.strip(READY).decode(errors="replace").strip() or "it died"
+                raise LabError(f"a host did not start: {reason}")
         if state.link == "wire":
             state = start_wire(folder, state)
         else:
@@ -223,22 +229,12 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
 
 
 def _fork_host(plan: HostPlan, ready: int, go: int) -> int:
-    """Fork a child that is the first process of its own PID namespace; return its process number."""
     with leaving(CLONE_NEWPID):
         unshare(CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
             become(plan, ready, go)
         return pid
-
-
-def _expect_ready(ready: int, count: int) -> None:
-    seen = b""
-    while len(seen) < count * len(READY):
-        chunk = os.read(ready, 65536)
-        seen += chunk
-        if not chunk or seen.strip(READY):
-            raise LabError(f"a host did not start: {seen.strip(READY).decode(errors='replace').strip() or 'it died'}")
 
 
 def _wait_for_answers(state: LabState) -> None:

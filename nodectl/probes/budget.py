@@ -79,7 +79,6 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
 
 
 def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:
-    """Yield less and less of it, down to `least`."""
     amount = wish
     for repetitions in range(wish.repetitions - 1, least.repetitions - 1, -1):
         amount = replace(amount, repetitions=repetitions)

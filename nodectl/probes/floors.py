@@ -206,22 +206,16 @@ def _subject(measurement: Measurement, floor: Floor) -> str:
 def judged(hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path]) -> ProbeResult:
     """Return the result with what was expected of each measurement, and findings for those that miss it."""
     taking_part = {name for measurement in result.measurements for name in measurement.hosts}
-    references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
-    held = held_against(result, references)
-    return ProbeResult(held.measurements, (*held.findings, *findings))
-
-
-def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
     references: dict[str, Reference] = {}
     wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for host in hosts:
+    for host in (host for host in hosts if host.name in taking_part):
         try:
             hardware = hardware_of(host, profile_dirs)
             refuse_wrong_floors(hardware, f"hardware {hardware_name(host)}")
             references[host.name] = Reference(hardware_name(host), hardware)
         except ProfileError as error:
             wrong[error.message, error.remedy].append(host.name)
-    return references, [
+    findings = [
         Finding(
             names[0],
             "profile",
@@ -233,6 +227,8 @@ def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[di
         )
         for (message, remedy), names in wrong.items()
     ]
+    held = held_against(result, references)
+    return ProbeResult(held.measurements, (*held.findings, *findings))
 
 
 def refuse_wrong_floors(hardware: Hardware, where: str) -> None:

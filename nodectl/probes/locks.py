@@ -106,8 +106,11 @@ def _refusals(transport: Transport, host: Host, holder: Background, beside_work:
     """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
     recording = None if beside_work else collect(transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
     findings = _not_held(holder)
-    jobs = [job for event in holder.events.of("held") + holder.events.of("busy") for job in event["jobs"]]
-    findings += [_job(host.name, job) for job in jobs]
+    for job in [job for event in holder.events.of("held") + holder.events.of("busy") for job in event["jobs"]]:
+        name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
+        actual = f"runs nodectl's job {name} of {operator}" + (f" ({script})" if script else "")
+        remedy = f"wait for it (`nodectl jobs show {name}`), end it with `nodectl jobs stop {name}`, or use --limit"
+        findings.append(_refusal(host.name, _JOB, actual, remedy=remedy))
     if isinstance(recording, Recording):
         findings += [*_gpu_processes(recording), *_allocation(recording)]
     return findings
@@ -135,19 +138,11 @@ def _not_held(holder: Background) -> list[Finding]:
 
 
 def _holder(busy: Event) -> str:
-    """Return `ada@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
     purpose, since = busy.get("what"), busy.get("since")
     text = one_line(busy.get("operator") or "another nodectl") + (f" for '{one_line(purpose)}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:
         text += f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"
     return text
-
-
-def _job(host: str, job: dict[str, str]) -> Finding:
-    name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
-    actual = f"runs nodectl's job {name} of {operator}" + (f" ({script})" if script else "")
-    remedy = f"wait for it (`nodectl jobs show {name}`), end it with `nodectl jobs stop {name}`, or use --limit"
-    return _refusal(host, _JOB, actual, remedy=remedy)
 
 
 def _gpu_processes(recording: Recording) -> Iterator[Finding]:

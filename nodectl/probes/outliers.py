@@ -138,10 +138,15 @@ class Comparison:
     def _slow_of(self, group: Mapping[str, Measurement], machines: Mapping[str, str]) -> Iterator[SlowOne]:
         values = {place: median(_runs(measurement, self.value_key)) for place, measurement in group.items()}
         best = {place: max(_runs(measurement, self.runs)) for place, measurement in group.items()}
-        sharing = _by_machine(group, machines)
-        first = [max(places, key=values.__getitem__) for places in sharing]
+        sharing: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for place, measurement in group.items():
+            # a GPU, or a host whose machine is not known, is by itself
+            machine = machines.get(measurement.hosts[0]) if measurement.conditions.get("gpu") is None else None
+            numa = str(measurement.conditions.get("numa"))
+            sharing[(machine, numa) if machine else (place,)].append(place)
+        first = [max(places, key=values.__getitem__) for places in sharing.values()]
         of_machines = slow({place: values[place] for place in first}, best)
-        for places in sharing:
+        for places in sharing.values():
             slow_places = {place: of_machines[place] for place in places if place in of_machines}
             # who is slow among those of one machine is not told by two of them either
             slow_places = slow_places or {
@@ -156,16 +161,6 @@ class Comparison:
 def of_itself(slow_ones: Iterable[SlowOne]) -> list[SlowOne]:
     """Return it without those that are only slower than others of their machine: what they share is nobody's alone."""
     return [pair for pair in slow_ones if not pair[1].among_them]
-
-
-def _by_machine(group: Mapping[str, Measurement], machines: Mapping[str, str]) -> list[list[str]]:
-    """Group the places that share a machine; a GPU, or a host whose machine is not known, is by itself."""
-    sharing: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for place, measurement in group.items():
-        machine = machines.get(measurement.hosts[0]) if measurement.conditions.get("gpu") is None else None
-        numa = str(measurement.conditions.get("numa"))
-        sharing[(machine, numa) if machine else (place,)].append(place)
-    return list(sharing.values())
 
 
 def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable]) -> list[SlowOne]:

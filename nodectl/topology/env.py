@@ -46,8 +46,6 @@ def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...
 
 
 class _Proposal:
-    """A proposal, which grows while the host is looked at."""
-
     def __init__(self, host: str) -> None:
         self.host = host
         self.values: dict[str, str] = {}

@@ -102,7 +102,9 @@ def _failure_p_values(many: Sequence[Series]) -> dict[int, tuple[float, float]]:
     p_values: dict[int, tuple[float, float]] = {}
     for places in _grouped(range(len(many)), lambda at: many[at].kind):
         single = [at for at in places if not many[at].is_mean]
-        fleet = _fleet_fails([many[at] for at in single])
+        # what fails in one turn counts as one
+        turns = zip_longest(*(many[at].pairs for at in single), fillvalue=_NO_PAIR)
+        fleet = more_in_pairs([_lost(pairs, candidate=True) - _lost(pairs, candidate=False) for pairs in turns])
         lost = {at: (_lost(many[at].pairs, candidate=False), _lost(many[at].pairs, candidate=True)) for at in single}
         total = sum(map(sum, lost.values())), 2 * sum(len(many[at].pairs) for at in single)
         p_values |= {at: (fleet, fleet) for at in places if many[at].is_mean}
@@ -118,12 +120,6 @@ def _fails(baseline: int, candidate: int, count: int, all_lost: int, all_taken: 
         return 0.0, 0.0
     beside = more_often(candidate, count, all_lost - candidate, all_taken - count)
     return more_often(candidate, count, baseline, count), beside
-
-
-def _fleet_fails(members: Sequence[Series]) -> float:
-    """Return how likely it is that so many more fail with the candidate; what fails in one turn counts as one."""
-    turns = zip_longest(*(series.pairs for series in members), fillvalue=_NO_PAIR)
-    return more_in_pairs([_lost(pairs, candidate=True) - _lost(pairs, candidate=False) for pairs in turns])
 
 
 def _lost(pairs: Iterable[Pair], *, candidate: bool) -> int:

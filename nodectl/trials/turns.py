@@ -100,7 +100,9 @@ class Turns:
         measurements = result.measurements
         # before it counts: a host that went away in the middle has measured nothing that can be compared
         self._end_if_lost()
-        self.note(f"{what}, {profile}: {_brief(measurements) or f'nothing measured: {self._why}'}")
+        first = {row.probe: f"{row.probe} {format_value(row.value, row.unit)}" for row in reversed(measurements)}
+        brief = ", ".join(reversed(first.values()))
+        self.note(f"{what}, {profile}: {brief or f'nothing measured: {self._why}'}")
         self._silent = 0 if measurements else self._silent + 1
         if measurements:
             self._worked.add(number)
@@ -134,11 +136,6 @@ class Turns:
         if lost:
             reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
             raise TrialEndError(f"lost in the middle of the trial: {reasons}")
-
-
-def _brief(measurements: tuple[Measurement, ...]) -> str:
-    first = {measurement.probe: measurement for measurement in reversed(measurements)}
-    return ", ".join(f"{row.probe} {format_value(row.value, row.unit)}" for row in reversed(first.values()))
 
 
 def _first(findings: Sequence[Finding]) -> str:

@@ -47,7 +47,11 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         unfinished.unlink(missing_ok=True)
         raise OSError(f"cannot save {path}: {error}") from error
-    _sync_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     # a later one is there only when it could not be read: it must not push this one out
     for old in [other for other in found(folder) if other.name <= path.name][KEPT:]:
         old.unlink(missing_ok=True)
@@ -69,14 +73,6 @@ def set_aside(folder: Path) -> None:
         path.replace(earlier / path.name)
     for old in found(earlier)[KEPT:]:
         old.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def newest(folder: Path, tell: Callable[[str], None]) -> bytes | None:

@@ -99,8 +99,10 @@ class Compressor:
 
     def load(self, states: Sequence[dict[str, torch.Tensor]]) -> None:
         """Go on from all ranks' `state`; another number of ranks shares what was kept back."""
-        same = len(states) == self.world_size
-        rank_state = states[dist.get_rank()] if same else _mean(states)
+        if len(states) == self.world_size:
+            rank_state = states[dist.get_rank()]
+        else:
+            rank_state = {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}
         for name, value in rank_state.items():
             what, number = name.split(".")
             # no alias of what was read, which is shared
@@ -137,12 +139,6 @@ class Compressor:
         self.sent_bytes += self._reduced_bytes(tensor.numel() * tensor.element_size())
         dist.all_reduce(tensor, group=self._group)
 
-    def _all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        self.sent_bytes += (self.world_size - 1) * tensor.numel() * tensor.element_size()
-        parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
-        dist.all_gather(parts, tensor, group=self._group)
-        return parts
-
     def _reduced_bytes(self, size_bytes: int) -> int:
         return reduced_bytes(size_bytes, self.world_size)
 
@@ -173,9 +169,10 @@ class Compressor:
             for place, number in self._numbers_in(bucket):
                 # a copy: a view would hold the whole bucket
                 self._errors[number] = parts[place].clone()
-        gathered = self._all_gather(
-            torch.stack((chosen.to(torch.int32), values.div_(self.world_size).float().view(torch.int32)))
-        )
+        own = torch.stack((chosen.to(torch.int32), values.div_(self.world_size).float().view(torch.int32)))
+        self.sent_bytes += (self.world_size - 1) * own.numel() * own.element_size()
+        gathered = [torch.empty_like(own) for _ in range(self.world_size)]
+        dist.all_gather(gathered, own, group=self._group)
         buffer.zero_()
         # in the order of ranks: every rank gets the same sum to the last bit
         for given in gathered:
@@ -200,7 +197,9 @@ class Compressor:
             if self.how.error_feedback and number in self._errors:
                 matrix.add_(self._errors[number])
             if number not in self._bases:
-                self._bases[number] = self._first_basis(number, matrix)
+                random = torch.Generator().manual_seed(number)
+                basis = torch.randn(matrix.shape[1], self.how.compress_rank, generator=random)
+                self._bases[number] = torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
         lefts = {number: matrix @ self._bases[number] for number, matrix in matrices.items()}
         self._mean_together([*lefts.values(), *rest])
         for number, matrix in matrices.items():
@@ -212,11 +211,6 @@ class Compressor:
             if self.how.error_feedback:
                 self._errors[number] = matrix - sent
             matrix.copy_(sent)
-
-    def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
-        random = torch.Generator().manual_seed(number)
-        basis = torch.randn(matrix.shape[1], self.how.compress_rank, generator=random)
-        return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
 
     def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:
         if not tensors:
@@ -237,7 +231,3 @@ def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
     """Return the summary of a training that sends so many bytes of gradients a step as they are."""
     sent_bytes = reduced_bytes(size_bytes, world_size)
     return {"kind": "none", "bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
-
-
-def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    return {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}

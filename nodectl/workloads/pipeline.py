@@ -69,23 +69,20 @@ class Pipeline(Sharded):
         inputs, targets = (torch.cat(tensors) for tensors in zip(*parts))  # noqa: B905 (Python 3.8 knows no strict)
         # a last step of an epoch may have a smaller part: then all are cut as small
         size = math.gcd(*(len(part[0]) for part in parts)) if len(parts) > 1 else len(inputs)
-        pipe = self._pipe(len(inputs) // size, (size, *inputs.shape[1:]))
-        self._losses: list[torch.Tensor] = []
-        given: dict[str, Any] = {"target": targets} if self._is_last else {}
-        pipe.step(*([inputs] if self.stage == 0 else []), **given, return_outputs=False)
-        return torch.stack(self._losses).sum() if self._is_last else torch.zeros((), device=self.group.device)
-
-    def mean_loss(self, loss: torch.Tensor) -> float:
-        """Return the loss averaged over the ranks that compute it."""
-        return self.group.mean(loss) * self.layout.stages
-
-    def _pipe(self, number: int, shape: tuple[int, ...]) -> Any:
+        number, shape = len(inputs) // size, (size, *inputs.shape[1:])
         key = (number, *shape)
         if key not in self._pipes:
             # 1F1B needs at least as many micro-batches as stages
             kind = ScheduleGPipe if number < self.layout.stages else Schedule1F1B
             self._pipes[key] = kind(self._stage_of(shape), number, self._part_of_loss(number), scale_grads=False)
-        return self._pipes[key]
+        self._losses: list[torch.Tensor] = []
+        given: dict[str, Any] = {"target": targets} if self._is_last else {}
+        self._pipes[key].step(*([inputs] if self.stage == 0 else []), **given, return_outputs=False)
+        return torch.stack(self._losses).sum() if self._is_last else torch.zeros((), device=self.group.device)
+
+    def mean_loss(self, loss: torch.Tensor) -> float:
+        """Return the loss averaged over the ranks that compute it."""
+        return self.group.mean(loss) * self.layout.stages
 
     def _stage_of(self, shape: tuple[int, ...]) -> Any:
         """Return what comes in and goes out is told beforehand: torch's way to find out needs numpy."""

@@ -92,16 +92,6 @@ class Training:
         whole, rest = divmod(samples, self.batch * self.settings.accumulation)
         return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
 
-    def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
-        a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
-        coming = mine[begun : begun + a_step + smallest]
-        taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
-        parts = [list(taken[begin : begin + size]) for begin in range(0, len(taken), size)]
-        if len(parts) > 1 and len(parts[-1]) < smallest:
-            alone = parts.pop()
-            parts[-1] += alone
-        return parts
-
     def adapt(self, samples_per_s: float) -> str:
         """Let the batch follow the throughput, by the mean of what all ranks say; every rank must call it.
 
@@ -120,14 +110,20 @@ class Training:
     def plan(self) -> Iterator[list[Wanted]]:
         """Yield the rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
         epoch, taken = self.epoch, self.taken
-        size = self.batch
+        size, smallest = self.batch, self.workload.smallest_batch
+        a_step = size * self.settings.accumulation
         mine = self._order(epoch)
         for _ in range(self.step, self.total_steps):
             if taken >= len(mine):
                 epoch, taken = epoch + 1, 0
                 mine = self._order(epoch)
-            parts = self._cut(mine, taken, size)
-            taken += sum(map(len, parts))
+            coming = mine[taken : taken + a_step + smallest]
+            step = coming[:a_step] if len(coming) - a_step >= smallest else coming
+            parts = [list(step[begin : begin + size]) for begin in range(0, len(step), size)]
+            if len(parts) > 1 and len(parts[-1]) < smallest:
+                alone = parts.pop()
+                parts[-1] += alone
+            taken += len(step)
             yield [Wanted(epoch, part) for part in parts]
 
     def _order(self, epoch: int) -> list[int]:

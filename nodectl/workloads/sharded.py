@@ -206,7 +206,6 @@ class Sharded(Strategy):
         return full.detach().to("cpu", copy=True) if isinstance(full, torch.Tensor) else full
 
     def _collected(self, local_state: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]] | None:
-        """Rank 0: the parts of all stages; the others: None."""
         if self.data_rank or self.mesh.get_local_rank("tensor"):
             return None
         a_stage = self.layout.data * self.layout.tensor

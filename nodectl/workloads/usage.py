@@ -137,6 +137,7 @@ class Clock:
         timed = sorted(self.durations_s[self.warmup :])
         waited_s = sum(self.waits_s[self.warmup :])
         middle, low, high = (timed[round(part * (len(timed) - 1))] if timed else 0.0 for part in (0.5, 0.05, 0.95))
+        size = max(1, -(-(len(self.durations_s) - self.warmup) // PARTS))
         return {
             "median_step_ms": self.median_step_ms(),
             "p95_step_ms": round(high * 1e3, 3) if timed else None,
@@ -145,14 +146,12 @@ class Clock:
             "timed_s": round(sum(timed), 3),
             "untimed_steps": self.warmup,
             "samples_per_s": self.samples_per_s(),
-            "samples_per_s_in_parts": self._in_parts(),
+            "samples_per_s_in_parts": [
+                round(sum(self.samples[at : at + size]) / sum(self.durations_s[at : at + size]), 1)
+                for at in range(self.warmup, len(self.durations_s), size)
+            ],
             "data_wait_share": round(waited_s / sum(timed), 4) if timed else None,
         }
-
-    def _in_parts(self) -> list[float]:
-        size = max(1, -(-(len(self.durations_s) - self.warmup) // PARTS))
-        begins = range(self.warmup, len(self.durations_s), size)
-        return [round(sum(self.samples[at : at + size]) / sum(self.durations_s[at : at + size]), 1) for at in begins]
 
     def _from(self, last: int) -> int:
         return max(self.warmup, len(self.durations_s) - last if last else 0)

@@ -25,23 +25,19 @@ def _fill(scene: Scene, _: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        _claim(descriptor, os.statvfs(path).f_bavail * os.statvfs(path).f_frsize)
+        step_bytes, position = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize, 0
+        while step_bytes >= 4096:
+            try:
+                os.posix_fallocate(descriptor, position, step_bytes)
+                position += step_bytes
+            except OSError:
+                step_bytes //= 2
+        os.lseek(descriptor, 0, os.SEEK_END)
         with suppress(OSError):  # the last blocks, smaller than the file system gives away at once
             while True:
                 os.write(descriptor, bytes(4096))
     finally:
         os.close(descriptor)
-
-
-def _claim(descriptor: int, size_bytes: int) -> None:
-    step_bytes, position = size_bytes, 0
-    while step_bytes >= 4096:
-        try:
-            os.posix_fallocate(descriptor, position, step_bytes)
-            position += step_bytes
-        except OSError:
-            step_bytes //= 2
-    os.lseek(descriptor, 0, os.SEEK_END)
 
 
 def _shm_size(scene: Scene) -> str:

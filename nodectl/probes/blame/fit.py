@@ -207,7 +207,6 @@ def _noise(residuals: Sequence[float]) -> float:
 
 
 def _candidates(below: Mapping[HostPair, float], switch_of: Mapping[str, str]) -> dict[Cause, list[HostPair]]:
-    """Return what could be slow, with its links: all hosts and switches, and the paths and directions that are slow."""
     causes: dict[Cause, list[HostPair]] = defaultdict(list)
     sides: dict[str, set[str]] = defaultdict(set)
     members: dict[str, list[str]] = defaultdict(list)

@@ -198,7 +198,6 @@ def measured(transport: Transport, plan: Plan, kind: Kind, node: Node) -> ProbeR
 
 
 def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
-    """Return an unknown finding where torch sees fewer GPUs than the host has."""
     seen = [len(event["gpus"]) for event in events.of("devices")]
     if not seen or (node.gpus is not None and seen[0] >= node.gpus):
         return []

@@ -158,7 +158,6 @@ def _run_bits(
 
 
 def _read_bits(node: Node, events: Events) -> ProbeResult:
-    """Return each device's figure, and a finding for each that differs from itself."""
     rows = events.of("repeated")
     changing = [
         _wrong_bits(

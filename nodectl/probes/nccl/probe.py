@@ -136,7 +136,6 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
 
 
 def _with_floors(run: Run, fleet: Fleet) -> Run:
-    """Return it with the sizes for which the hosts' profiles have floors, if nobody asked for others."""
     nodes = {"node": 1, "all": len(fleet.ready)}.get(run.options.scope, 0)
     if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
         return run
@@ -292,7 +291,6 @@ def _cost_s(amount: Amount, cases: int = _CASES) -> float:
 
 
 def _shown(given: Conditions) -> str:
-    """Return `all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`, without conditions that differ by host."""
     size_bytes = given.get("size_bytes")
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]

@@ -262,7 +262,6 @@ def _wrong(played: Sequence[Played]) -> Iterator[Finding]:
 
 
 def _skipped(played: Sequence[Played], group: Group, backend: str) -> Iterator[Finding]:
-    """Yield each collective that the backend lacks, in its own words, and each floor's size that does not fit here."""
     lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
     skipped = [(name, f"{backend} has no {name}", text) for name, text in lacks.items()]
     for event in _events(played, "left"):
@@ -274,7 +273,6 @@ def _skipped(played: Sequence[Played], group: Group, backend: str) -> Iterator[F
 
 
 def _incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
-    """Return the finding for a run that was cut short, which is never a pass."""
     reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
     return Finding(
         group.hosts[0],

@@ -148,7 +148,6 @@ def _of_error(run: Run, parsed: Perftest, error: PerftestError) -> Failure:
 
 
 def _without_words(run: Run) -> Failure | None:
-    """Return the failure of a run that said nothing of a reason."""
     if run.timed_out:
         if run.is_server and not _MET.search(run.text):
             return Failure("no_client", "nobody connected before its time was over")

@@ -145,8 +145,6 @@ _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "un
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """Hold what was found: the NICs of each host by rail, and the programs there."""
-
     transport: Transport
     sites: Mapping[str, Site]
     nics: Mapping[str, Mapping[str, Nic]]
@@ -223,7 +221,6 @@ def _each_host(
 
 
 def _judged(operations: Sequence[str]) -> str | None:
-    """Return the operation by which hosts and NICs are compared: the first of throughput."""
     return next((operation for operation in operations if not is_latency(operation)), None)
 
 

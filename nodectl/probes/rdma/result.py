@@ -169,7 +169,6 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
 
 
 def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
-    """Return the hosts that it is about, and the port, or the ports of the path."""
     case = failed.case
     if kinds()[failed.failure.kind].is_host:
         end = 1 if failed.failure.by_partner else 0

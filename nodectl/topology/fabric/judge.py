@@ -122,7 +122,6 @@ def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tup
 
 
 def _names_of(graph: FabricGraph) -> dict[str, str]:
-    """Each switch's name; with its id behind where two have the same."""
     times = Counter(switch.name for switch in graph.switches)
     return {
         switch.id: switch.name if times[switch.name] == 1 else f"{switch.name} ({switch.id})"
@@ -215,7 +214,6 @@ def _hops_unknown(actual: str, remedy: str, expected: str = "") -> Finding:
 
 
 def _unjoined(graph: FabricGraph, parts: Sequence[Sequence[str]]) -> Iterator[Finding]:
-    """Yield findings of parts without a way between them, of adapters whose host is unknown, and of missing hosts."""
     if len(parts) > 1:
         yield _finding(
             FABRIC,
@@ -257,7 +255,6 @@ def _majority(values: Iterable[V]) -> V | None:
 
 
 def _odd_hosts(graph: FabricGraph) -> Iterator[Finding]:
-    """Hosts with another number of ports or switches than most."""
     ports = Counter(attachment.host for attachment in graph.attachments)
     shapes = {
         host: f"{counted(ports[host], 'port')} on {counted(len(switches), 'switch')}"
@@ -271,7 +268,6 @@ def _odd_hosts(graph: FabricGraph) -> Iterator[Finding]:
 
 
 def _slow_links(graph: FabricGraph, names: Mapping[str, str]) -> Iterator[Finding]:
-    """Host ports slower than the same NIC of most other hosts, and cables between switches slower than most."""
     by_nic: dict[str, list[float]] = defaultdict(list)
     for port in graph.attachments:
         if port.gbit_s is not None:
@@ -318,7 +314,6 @@ def _crossed_cables(
 
 
 def _finding(host: str, check: str, **said: Any) -> Finding:
-    """Return a finding with these fields, by default a warning; of a host, unless that is FABRIC."""
     of_host = {} if host == FABRIC else {"kind": "host", "hosts": (host,)}
     return Finding(host, check, **{"status": Status.WARNING, **of_host, **said})
 
