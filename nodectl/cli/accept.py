@@ -88,14 +88,17 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
     Exit status 1: a node is rejected; 3: of one it could not be told; 0: all are accepted.
     """
-    acceptance, means = _planned(app, asked.level, asked.budget)
+    means = look(app.transport, app.hosts, app.forks)
+    steps = make_plan(means, Level(asked.level), asked.budget, store.known_seconds(app.fleet, asked.level, len(means)))
+    identity, now = new_id(datetime.now(UTC)), time.time()
+    acceptance = Acceptance(identity, asked.level, app.fleet, now, None, _nature(means), __version__, steps)
     tell_unseen(app)
     app.on_event()  # refused before anything is measured
     befores = {} if asked.tolerance is None else {name: store.last_accepted(app.fleet, name) for name in means}
     plan = plan_text(acceptance.steps, terminal_width())
     if asked.dry_run:
-        steps, accepted = store.document_of(acceptance)["steps"], {name: one.id for name, one in befores.items()}
-        app.show("accept-plan", {"level": acceptance.level, "steps": steps, "accepted": accepted}, plan)
+        rows, accepted = store.document_of(acceptance)["steps"], {name: one.id for name, one in befores.items()}
+        app.show("accept-plan", {"level": acceptance.level, "steps": rows, "accepted": accepted}, plan)
         return
     note(plan)
     if asked.out is not None:
@@ -109,15 +112,6 @@ def accept(app: App, asked: _Options, force: bool) -> None:
         store.save(acceptance, store.folder_of(acceptance.id))
     keep_in_ledger(app, acceptance, cordon=asked.cordon)
     _conclude(app, acceptance, asked.out)
-
-
-def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
-    means = look(app.transport, app.hosts, app.forks)
-    usual_s = store.known_seconds(app.fleet, level, len(means))
-    steps = make_plan(means, Level(level), budget, usual_s)
-    now = time.time()
-    acceptance = Acceptance(new_id(datetime.now(UTC)), level, app.fleet, now, None, _nature(means), __version__, steps)
-    return acceptance, means
 
 
 def _nature(means: Mapping[str, Means]) -> str:

@@ -122,7 +122,6 @@ def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
 
 
 def _show(health: Health, before: Health | None, form: str, asked: _Options) -> None:
-    """Show the whole result, or on a terminal what changed since the look `before`."""
     if before is not None and asked.write is None and form in ("table", "one-line"):
         changed, now = changes(before.findings, health.findings), counts(health.findings)
         clock = time.strftime("%H:%M:%S")

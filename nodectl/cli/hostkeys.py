@@ -30,7 +30,7 @@ def show(app: App) -> None:
     from nodectl.transport.hostkeys import servers, survey
 
     surveys = [row for stage in servers(app.hosts) for row in survey(stage, app.forks)]
-    app.show("hostkeys", {"hosts": [_row(row) for row in surveys]}, _text(surveys))
+    app.show("hostkeys", {"hosts": [_row(row) for row in surveys]}, _survey_lines(surveys))
     raise SystemExit(_exit_status(surveys))
 
 
@@ -52,14 +52,14 @@ def accept(app: App, yes: bool, replace: bool) -> None:
         wanted = [row for row in surveys if row.key is not None and row.key.standing in states]
         left += [row for row in surveys if row not in wanted and not (row.key and row.key.standing == "known")]
         if wanted:
-            result(_text(wanted))
+            result(_survey_lines(wanted))
             if not (yes or _is_agreed(len(wanted))):
                 raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
             store(wanted)
             files = sorted({str(row.server.known_hosts_file) for row in wanted})
             note(f"accepted the keys of {len(wanted)} in {', '.join(files)}")
     for row in left:
-        note(_text([row]))
+        note(_survey_lines([row]))
     if _any_bad(left):
         note("  try: only if these hosts were rebuilt: nodectl hostkeys accept --replace")
     raise SystemExit(_exit_status(left))
@@ -82,8 +82,7 @@ def _exit_status(surveys: Sequence[Survey]) -> int:
     return 3 if any(survey.error for survey in surveys) else 0
 
 
-def _text(surveys: Sequence[Survey]) -> str:
-    """Return a line for each key; for a host without an answer the reason, and what to try."""
+def _survey_lines(surveys: Sequence[Survey]) -> str:
     lines = []
     for survey in surveys:
         key, name = survey.key, survey.server.name

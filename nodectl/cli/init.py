@@ -74,7 +74,6 @@ def _given(app: App) -> tuple[str, ...]:
 
 
 def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
-    """Return the hosts that are named, each once: from the inventory that was given, else by name alone."""
     terms = list(dict.fromkeys(part.strip() for text in wanted for part in unfolded(text).split(",")))
     terms = [term for term in terms if term]
     if not terms:

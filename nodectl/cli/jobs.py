@@ -172,7 +172,6 @@ def logs(app: App, asked: _Logs) -> None:
 
 
 def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[str], int | None]:
-    """Return the names of the hosts that are asked for, and the rank's number on its host."""
     hosts = [part.host for part in job.parts]
     for name in names:
         if name not in hosts:

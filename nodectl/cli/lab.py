@@ -59,7 +59,6 @@ class _Options:
 
 
 def _wardrobe(asked: str, names: Sequence[str]) -> Wardrobe:
-    """Return what the hosts wear: a recording, or if none is called so the GPUs of a short form."""
     if not is_composed(asked) or Path(asked).is_dir() or asked in bundled():
         return wardrobe_for(open_recording(asked), names)
     with tempfile.TemporaryDirectory() as folder:

@@ -253,7 +253,9 @@ def _launch(app: App, asked: _Options, work: _Work) -> int:
     hosts: Sequence[Host] = in_rank_order(app.hosts)
     request = _request(asked, work, hosts)
     if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
-        request = replace(request, launcher=_write_own_launcher())
+        launcher = kept("nodectl-launch")
+        replace_file(launcher, render("launch.sh.j2", profiles="none", venv=""), mode=0o700)
+        request = replace(request, launcher=str(launcher))
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
     if request.nodes is not None:
         request = replace(request, nodes=replace(request.nodes, most=min(request.nodes.most, len(hosts))))
@@ -275,12 +277,6 @@ def _launch(app: App, asked: _Options, work: _Work) -> int:
     note(f"job {plan.id} runs on {counted(len(hosts), 'host')}. Ctrl-C stops it")
     note(f"if this terminal closes, the job goes on: nodectl jobs attach {plan.id} follows it again")
     return _follow(app, hosts, plan.id)
-
-
-def _write_own_launcher() -> str:
-    path = kept("nodectl-launch")
-    replace_file(path, render("launch.sh.j2", profiles="none", venv=""), mode=0o700)
-    return str(path)
 
 
 def _request(asked: _Options, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:

@@ -96,7 +96,9 @@ class _Command(click.Command):
 def _command(names: str) -> click.Command:
     probes = chosen(names)
     alone = probes[0] if names == probes[0].name else None
-    common, special = _common_options(probes), _own(alone) if alone else ()
+    between = any(probe.between_hosts for probe in probes)
+    common = [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
+    special = _own(alone) if alone else ()
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
@@ -110,11 +112,6 @@ def _command(names: str) -> click.Command:
     about = [alone.summary, alone.help] if alone else [f"{names}, one after the other, with their common options."]
     text = "\n\n".join(filter(None, [*about, _EXIT_STATUS]))
     return _Command(names, callback=run, params=[*params, *_run_options()], help=text)
-
-
-def _common_options(probes: Sequence[AnyProbe]) -> list[Declared]:
-    between = any(probe.between_hosts for probe in probes)
-    return [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
 
 
 def _own(probe: AnyProbe) -> tuple[Declared, ...]:
@@ -163,7 +160,6 @@ def _type(kind: Kind) -> click.ParamType[Any]:
 
 
 def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, by field, what was given; the rest is the options' own default."""
     values = {option.field: given.get(_parameter_name(option)) for option in options}
     return {field: value for field, value in values.items() if value is not None}
 
@@ -193,7 +189,6 @@ def _run_options() -> list[click.Option]:
 
 @interruptible(deaf_s=_INTERRUPTED_END_S)
 def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
-    """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
     # read before anything is measured: a typo costs no minutes
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]

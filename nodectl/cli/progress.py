@@ -39,8 +39,6 @@ def play(request: ProvisionRequest) -> ProvisionRun:
 
 
 class _Changes:
-    """Prints a line for each task that changed a host or failed, after all hosts have run it."""
-
     def __init__(self, *, live: bool) -> None:
         self._live = live
         self._hosts: dict[tuple[str, str], list[str]] = {}
@@ -101,7 +99,6 @@ def show_run(app: App, name: str, run: ProvisionRun, **more: object) -> None:
 
 
 def _grouped(events: tuple[TaskEvent, ...]) -> Iterator[tuple[TaskEvent, str]]:
-    """Each different event once, with the hosts that it came from, folded."""
     groups: dict[tuple[str, str, str], list[TaskEvent]] = {}
     for event in events:
         groups.setdefault((event.outcome, event.task, event.text), []).append(event)

@@ -53,7 +53,7 @@ from nodectl.report.page.content import (
     Wired,
 )
 from nodectl.report.page.page import report_html
-from nodectl.report.series import Series, fleet_series
+from nodectl.report.series import fleet_series
 from nodectl.topology.fabric.judge import judge_fabric
 from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.look import look
@@ -142,7 +142,6 @@ def with_files(content: Content, paths: Sequence[Path]) -> Content:
 
 
 def _origin(document: Mapping[str, Any], name: str) -> Origin:
-    """Return where a document's figures are from, if it says `recorded` or `scaled`; others leave it open."""
     recorded = document.get("recorded")
     if recorded:
         return Origin(Nature.RECORDED, f"{recorded}, saved in {name}")
@@ -243,7 +242,12 @@ def _paste(app: App, file: Path | None) -> None:
         }
     recorded = f" from the recording {app.source.recorded}" if app.source.recorded else ""
     made = f"Made {time.strftime('%Y-%m-%d')} by nodectl {__version__}{recorded}"
-    text = markdown(made, facts, findings, _latest_figures(app))
+    measurements: list[Measurement] = []
+    if app.replay is None:
+        with app.history() as history:
+            runs = latest_runs(history, Nature.MEASURED)
+        measurements = [measurement for run in runs for measurement in run.measurements]
+    text = markdown(made, facts, findings, fleet_series(measurements, kind_of))
     if file is None:
         app.show("report", {"markdown": text}, text)
     else:
@@ -263,7 +267,6 @@ def _words(recording: Recording) -> dict[str, str]:
 
 
 def _gpu_words(gpus: Gpus) -> str:
-    """Return the GPUs with memory, PCIe link, power limit and modes; equal ones share a part."""
     kinds = Counter(map(_gpu, gpus.devices))
     shown = [f"{number} x {kind}" for kind, number in kinds.items()] or ["none"]
     lost = [f"{len(gpus.lost)} lost"] * bool(gpus.lost)
@@ -284,14 +287,6 @@ def _gpu(gpu: Gpu) -> str:
         *(f"{name} {'on' if mode else 'off'}" for name, mode in modes if mode is not None),
     ]
     return ", ".join(filter(None, parts))
-
-
-def _latest_figures(app: App) -> list[Series]:
-    if app.replay is not None:
-        return []
-    with app.history() as history:
-        runs = latest_runs(history, Nature.MEASURED)
-    return fleet_series([measurement for run in runs for measurement in run.measurements], kind_of)
 
 
 def _heading(app: App) -> str:

@@ -101,7 +101,6 @@ def _show(app: App, run: ProvisionRun, check: bool) -> None:
 
 
 def _show_runs(app: App, run: ProvisionRun) -> None:
-    """Show a line for each run: when, who, profiles, what changed, on which hosts."""
     held = {host: plan["runs"] for host, plan in plans_of(run).items()}
     if app.json:
         emit_json("rollback", {"run": run.run, "hosts": tallies(run), "runs": held})

@@ -66,8 +66,6 @@ class _ReaderGoneError(Exception):
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command when it is called, and not before."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(commands())
 

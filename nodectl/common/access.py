@@ -22,7 +22,6 @@ VAULT_REMEDY = (
 
 
 def _option(default: Any) -> Any:
-    """Declare a field that an option of the command line fills."""
     return field(default=default, metadata={"option": True})
 
 

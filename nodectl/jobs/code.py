@@ -317,7 +317,6 @@ def _git(root: Path, *options: str) -> list[str] | None:
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
-    """Return the current folder if it is copied, else the script's folder, or the root ("")."""
     here = Path.cwd().resolve()
     if here == root:
         return ""
@@ -423,7 +422,6 @@ def _below(folder: Path) -> Iterator[str]:
 
 
 def _with_linked_folders(root: Path, places: Sequence[str]) -> Iterator[str]:
-    """Yield the places, and for a link to a folder of the project the files in that folder."""
     for place in places:
         path = root / place
         real = Path(os.path.realpath(path)) if path.is_symlink() and path.is_dir() else root

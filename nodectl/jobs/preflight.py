@@ -8,7 +8,6 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nodectl.checks.catalogue import launch_checks, launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
@@ -17,7 +16,6 @@ from nodectl.common import bounded_json
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import ParseError, UsageError
-from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
 from nodectl.facts.network import Nic, nics_in
@@ -126,7 +124,9 @@ def judge(candidates: Sequence[Candidate]) -> list[Finding]:
 
 def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNeeds) -> Candidate | Finding:
     needs = needs.of(host.name)
-    facts = _facts(payload_argv(_PROGRAM, ["look", json.dumps(_question(host, hosts, needs))], bare=True))
+    argv = payload_argv(_PROGRAM, ["look", json.dumps(_question(host, hosts, needs))], bare=True)
+    read = {"nics", *(name for judgement in launch_judgements() for name in judgement.reads)}
+    facts = *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
     answer = collect(transport, host, commands_for(host, facts))
     if isinstance(answer, Recording) and lacks_payload(*_status(answer)):
         copied = copy_payload(transport, host, timeout_s=_LOOK_DEADLINE_S)
@@ -148,12 +148,6 @@ def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNee
 
 
 _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is needed"
-
-
-def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
-    """Return the facts that preflight's checks read, its own program's (`argv`) among them."""
-    read = {"nics", *(name for judgement in launch_judgements() for name in judgement.reads)}
-    return *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
 
 
 def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:

@@ -33,19 +33,13 @@ _FULL = re.compile(
 _PATH = re.compile(r"(?<![\w/.:])/[\w.+-]+(?:/[\w.+-]+)*")
 
 
-def _full_place(text: str, full: re.Match[str]) -> str:
-    file = full["to"] or full["file"]
-    if file:
-        return posixpath.dirname(file)
-    return full["apt"] or full["dnf"] or next(iter(_PATH.findall(text)), "/")
-
-
 def explained(text: str) -> str:
     """Return `text` with what to do, or where it says that a login could not become root, why in one line."""
     if _SHUT.search(text):
         return f"{text.rstrip('. ')}; {VAULT_REMEDY}"
     if full := _FULL.search(text):
-        place = _full_place(text, full)
+        file = full["to"] or full["file"]
+        place = posixpath.dirname(file) if file else full["apt"] or full["dnf"] or next(iter(_PATH.findall(text)), "/")
         return (
             f"{text.rstrip('. ')}; full is the file system of {place}: "
             f"`df -h {shlex.quote(place)}; df -i {shlex.quote(place)}` there, make room and run it again"

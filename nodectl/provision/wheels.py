@@ -190,14 +190,10 @@ def _make_environment(share: Path, stack: Stack, note: Note) -> None:
     source = ["--no-index", "--find-links", str(share / "wheels")]
     _run([*uv, "pip", "install", "--python", str(staged / "bin" / "python"), *source, *stack.requirements])
     _keep_bytecode(staged / "bin" / "python")
-    _name_interpreter(staged / "bin", share / "venv" / "bin")
-    staged.rename(share / "venv")
-
-
-def _name_interpreter(folder: Path, final: Path) -> None:
-    for path in folder.iterdir():
+    for path in (staged / "bin").iterdir():  # the first line of a script names its interpreter
         if path.is_file() and not path.is_symlink() and (text := path.read_bytes()).startswith(b"#!"):
-            path.write_bytes(text.replace(bytes(folder), bytes(final), 1))
+            path.write_bytes(text.replace(bytes(staged / "bin"), bytes(share / "venv" / "bin"), 1))
+    staged.rename(share / "venv")
 
 
 def _keep_bytecode(python: Path) -> None:

@@ -160,7 +160,6 @@ def _line(variant: Variant) -> str:
 
 
 def _more(variant: Variant) -> Iterator[str]:
-    """Yield what was seen, and what to do: each different text once, in few lines."""
     first, pattern = variant[0], ",".join(dict.fromkeys(finding.host for finding in variant))
     for word, texts in (
         ("seen", [finding.evidence for finding in variant if finding.evidence]),

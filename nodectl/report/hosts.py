@@ -44,7 +44,12 @@ def exec_table(results: Sequence[CommandResult]) -> str:
         + (reason if len(alike) > 1 else f"{alike[0].outcome}: {' '.join(alike[0].error.split())}")
         for reason, alike in groups.items()
     ]
-    return "\n".join([*_outputs(results), *lines, *_remedies(failed)])
+    hosts_of: dict[str, list[str]] = defaultdict(list)
+    for result in failed:
+        if result.remedy:
+            hosts_of[result.remedy].append(result.host)
+    remedies = [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in hosts_of.items()]
+    return "\n".join([*_outputs(results), *lines, *remedies])
 
 
 def _outputs(results: Sequence[CommandResult]) -> list[str]:
@@ -58,14 +63,6 @@ def _outputs(results: Sequence[CommandResult]) -> list[str]:
         lines.append("--- " + "  ".join(filter(None, [fold(hosts), count, failed, error])))
         lines += [text.rstrip("\n") for text in (stdout, stderr) if text.strip("\n")]
     return lines
-
-
-def _remedies(failed: Sequence[CommandResult]) -> list[str]:
-    hosts_of: dict[str, list[str]] = defaultdict(list)
-    for result in failed:
-        if result.remedy:
-            hosts_of[result.remedy].append(result.host)
-    return [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in hosts_of.items()]
 
 
 def doctor_table(findings: Sequence[Finding], machine: str, *, everything: bool) -> str:

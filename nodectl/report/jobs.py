@@ -116,7 +116,6 @@ def job_text(job: Job) -> str:
 
 
 def _past_line(past: PastAttempt) -> str:
-    """Return `attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
     why = f": {_where(past.cause)}{_shortened(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
@@ -221,15 +220,19 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     """Return the plan as `--dry-run` prints it: hosts, ports, checkpoint, container, profiler, ranks."""
     hosts, count = plan["hosts"], int(plan["nodes"] or len(plan["hosts"]))
     spares = fold(host["name"] for host in hosts[count:])
+    start = plan["start"]
+    venvs = [plan["venv"], *(f"{host['name']}: {host['venv']}" for host in hosts if host.get("venv"))]
+    argv = start["argv"] or [plan["script"], *plan["args"]]
+    engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
     lines = [
         f"job         {plan['id']}",
-        f"script      {_program_words(plan)}",
-        *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
+        f"script      {engine}{shlex.join(argv)}",
+        *([f"folder      {start['chdir']} of each host, nothing is copied"] if start["chdir"] else []),
         f"hosts       {fold(host['name'] for host in hosts[:count])}{spares and f'; {spares} to spare'}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
-        f"launcher    {plan['launcher']}{_environments(plan)}",
+        f"launcher    {plan['launcher']}" + (f" (environment {'; '.join(venvs)})" if plan["venv"] else ""),
         *([f"container   {container}"] if container else []),
-        *([f"trace       {plan['start']['trace']}"] if plan["start"]["trace"] else []),
+        *([f"trace       {start['trace']}"] if start["trace"] else []),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
         f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
@@ -247,23 +250,11 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     return "\n".join(lines)
 
 
-def _environments(plan: Mapping[str, Any]) -> str:
-    of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
-    return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
-
-
 def _restarts(plan: Mapping[str, Any]) -> str:
     if not plan["restarts"]:
         return "none (see --restarts, --spares)"
     least = f", on {plan['least_nodes']} hosts at least" if plan["least_nodes"] < plan["nodes"] else ""
     return f"{plan['restarts']}, by the hosts themselves{least}"
-
-
-def _program_words(plan: Mapping[str, Any]) -> str:
-    start = plan["start"]
-    argv = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
-    engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
-    return engine + shlex.join(argv)
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:
@@ -356,7 +347,6 @@ def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) 
 
 
 def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:
-    """Return `job ID: attempt 2, step 120 of 1000 (12 %), 4.20 steps/s, 0:03:29 left`."""
     ahead = max(pulses, key=lambda pulse: (pulse.attempt, pulse.step or -1))
     parts = [f"attempt {ahead.attempt}"] if ahead.attempt > 1 else []
     if ahead.step is not None:

@@ -72,11 +72,15 @@ def measurements_text(
         for one in series
         if one.later
     ]
-    parts.insert(1, "\n".join([*verdicts, *again, *_captions(series)]))
+    alike = _measurements_alike(series)
+    shared = [f"{probe}: measured with {', '.join(conditions)}" for probe, conditions in alike.items() if conditions]
+    captions = dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)
+    parts.insert(1, "\n".join([*verdicts, *again, *shared, *captions]))
     if is_fleet and not everything:
         shown = [matrix(one, width) for one in series]
         parts += [_worst_table(series, [bool(text) for text in shown], width), *shown]
-        hidden = _count_hidden(series, shown)
+        listed = [one for one, text in zip(series, shown, strict=True) if not text and not one.is_alike()]
+        hidden = sum(max(0, len(one.members) - _shown_of(one, has_matrix=False)) for one in listed)
         total = sum(len(one.members) for one in series)
         parts.append(
             f"{hidden} of {total} values {'is' if hidden == 1 else 'are'} not shown: --all shows each" * bool(hidden)
@@ -148,7 +152,6 @@ def _figures(one: Series) -> tuple[str, str]:
 
 
 def _verdicts(series: Sequence[Series], findings: Sequence[Finding]) -> Iterator[str]:
-    """Return `tcp: FAILED, 2 failed, 1 warning; 42 to 95 % of the floor`, a line a probe."""
     for probe in dict.fromkeys(one.probe for one in series):
         unlike = [finding for finding in findings if finding.check == probe and finding.status is not Status.OK]
         status = worst(finding.status for finding in unlike) if unlike else Status.OK
@@ -166,12 +169,6 @@ def _shares(series: Sequence[Series]) -> str:
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
-
-
-def _captions(series: Sequence[Series]) -> list[str]:
-    alike = _measurements_alike(series)
-    shared = [f"{probe}: measured with {', '.join(conditions)}" for probe, conditions in alike.items() if conditions]
-    return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 
 def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool], width: int) -> str:
@@ -213,15 +210,6 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _count_hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
-    hidden = 0
-    for one, text in zip(series, matrices, strict=True):
-        if not text and not one.is_alike():
-            shown = _shown_of(one, has_matrix=False)
-            hidden += max(0, len(one.members) - shown)
-    return hidden
-
-
 def _where(measurement: Measurement) -> str:
     return measurement.direction or fold(measurement.hosts)
 
@@ -231,7 +219,6 @@ def _spread(measurement: Measurement) -> str:
 
 
 def _expected(measurement: Measurement, kind_of: KindOf) -> str:
-    """Return `, 95 % of 800 TFLOPS`, where a hardware profile says what it should be."""
     wanted = measurement.expected
     if not wanted:
         return ""

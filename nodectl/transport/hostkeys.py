@@ -91,8 +91,6 @@ def _hops(target: Target) -> int:
 
 
 class _Shown(Exception):  # noqa: N818 - no error
-    """Carries the key that a server shows."""
-
     def __init__(self, key: OfferedKey) -> None:
         self.key = key
 

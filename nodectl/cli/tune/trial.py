@@ -234,7 +234,6 @@ def _head(
 
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
-    """Return the trial from the locks to its record; refused if the hosts are not free."""
     head = plan.head
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end

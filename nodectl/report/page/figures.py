@@ -110,7 +110,6 @@ def _heat(one: Series, blamed: Sequence[Finding], measured: Measured) -> Iterato
 
 
 def _shade(value: float, one: Series) -> float:
-    """Return 0 at the median and better, 1 from `_FULL_SHADE` worse on."""
     worse = (value - one.median) if one.lower_is_better else (one.median - value)
     return min(1.0, max(0.0, worse / abs(one.median) / _FULL_SHADE)) if one.median else 0.0
 
