@@ -18,11 +18,11 @@ _OPEN = re.compile(
 _FOLDERS = re.compile(r"secrets?|credentials?|.*\.git")
 # what a name may end in when it is a copy of another's file
 _COPY = re.compile(
-    r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|[~-]|[-_.](?:prod|dev|local|backup|copy))+$"
+    r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|~[0-9]*|-|[-_.](?:prod|dev|local|backup|copy))+$"
 )
 _KEYS = re.compile(
     r".*\.(?:(?:env|key)(?:\.txt)?|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
-    r"|_netrc|krb5cc.*|.*kubeconfig.*|(?:.*sh|python|mysql|psql|sqlite|node_repl|rediscli)_history|secring\.gpg"
+    r"|_?netrc|krb5cc.*|.*kubeconfig.*|(?:.*sh|python|mysql|psql|sqlite|node_repl|rediscli)_history|secring\.gpg"
     r"|(?:credentials|client_secret.*|service[-_]account.*)\.json|(?:hf_)?token|stored_tokens|passwords?(?:\.txt)?"
     r"|(?:kaggle|logins)\.json|key4\.db|envrc|pgpass(?:\.conf)?|(?:rclone|clearml|wg[0-9]+)\.conf"
 )
@@ -37,7 +37,7 @@ _DENIED = re.compile(
 )
 _EXAMPLE = re.compile(r"(?:example|sample|template)\.env")
 # a key that was packed or sealed is one
-_PACKED = re.compile(r"\.(?:gz|xz|bz2|zst|zip|7z|enc|gpg|asc|age)$")
+_PACKED = re.compile(r"\.(?:gz|xz|bz2|zst|zip|7z|enc|gpg|asc|age|b64|base64)$")
 # of files, whatever they end in: tokens of a language model are many, or say of what (`token_counts.csv`)
 _NAMES = re.compile(
     r"secret|credential|service[-_]account|^vault(?:[-_.]|$|pass)|^id_[^.]+(?:\.pub)?$"
@@ -111,9 +111,14 @@ def is_denied(place: str) -> bool:
 
     That is a part of what `is_secret` finds: names that programs agree on.
     """
-    parts = [part if _OPEN.fullmatch(part) else _bare(part) for part in place.lower().split("/")]
+    parts = [part if _OPEN.fullmatch(part) else _bare(part) for part in _parts(place)]
     key = _KEYS.fullmatch(parts[-1]) and not _EXAMPLE.fullmatch(parts[-1])
     return bool(key) or any(_DENIED.fullmatch(part) for part in parts if not _OPEN.fullmatch(part))
+
+
+def _parts(place: str) -> list[str]:
+    """Return the names of a path in small letters; a name that hides behind a space or a line's end counts without."""
+    return [" ".join(part.split()) for part in place.lower().split("/")]
 
 
 def _bare(name: str) -> str:
@@ -128,7 +133,7 @@ def is_secret(place: str) -> bool:
 
     That is whatever is hidden, but for some files that programs look for; copies of a file are judged as the file.
     """
-    *folders, name = place.lower().split("/")
+    *folders, name = _parts(place)
     if any(folder.startswith(".") or _FOLDERS.fullmatch(_COPY.sub("", folder)) for folder in folders):
         return True
     if not name or _OPEN.fullmatch(name):

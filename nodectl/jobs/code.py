@@ -25,6 +25,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.plan import CODE_LIMIT_MIB
 
 _LIMIT_FILES = 100_000
+_GIT_S = 60
 _SHOWN = 5
 _BUNDLED = "workload:"
 # what travels only if the command line names it: history, environments, caches
@@ -301,9 +302,13 @@ def _git(root: Path, *options: str) -> list[str] | None:
     # no protocol: git fetches missing objects by programs that the configuration names
     env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_CEILING_DIRECTORIES": str(root.parent)}
     try:
-        done = subprocess.run(argv, cwd=root, env={**env, "LC_ALL": "C"}, capture_output=True, check=False)
+        done = subprocess.run(
+            argv, cwd=root, env={**env, "LC_ALL": "C"}, capture_output=True, check=False, timeout=_GIT_S
+        )
     except OSError:
         return None
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"git does not list the files of {root} in {_GIT_S} s", _HOW_TO_LEAVE_OUT) from error
     if done.returncode == 0:
         return [os.fsdecode(place) for place in done.stdout.split(b"\0") if place]
     words = os.fsdecode(done.stderr).strip()

@@ -31,6 +31,7 @@ KEPT = (
     *(".bash_history.old", "id_rsa.1", ".ssh.bak/id_x", ".env-prod", ".terraformrc", ".codex/auth.json", "wg0.conf"),
     *("credentials.csv", "secrets.bak/x", "Credentials", "sub/.newtool/login", "TLS.KEY~", "id_rsa.gz", "tls.key.enc"),
     *("secring.gpg", "pgpass", "envrc", "api_tokens.yaml", "HF_TOKEN.md", "psql_history", "logins.json", "secret/x"),
+    *("a\nb.key", "c\n.env", "server.key ", "secrets /x", "netrc", "server.key.b64", "prod.env~1"),
 )
 # their names are no proof: they stay unless the command line names them, and what they hold decides then
 NO_PROOF = {

@@ -34,31 +34,36 @@ def _mapped_below(folder: Path) -> object:
 
 
 def test_what_came_with_the_job_and_is_forsaken_goes_and_nothing_else(shm: Path) -> None:
-    (shm / "torch_before").touch()
+    (shm / "torch_70_9_0").touch()
     held = Containment.recorded("job", {"segments": sorted(shared_memory.present())})
-    for name in ("torch_killed", "psm_handed_on", "data_of_the_user"):
+    for name in ("torch_71_9_0", "psm_handed_on", "data_of_the_user", "torch_dataset"):
         (shm / name).touch()
     held.remove()
-    assert sorted(path.name for path in shm.iterdir()) == ["data_of_the_user", "psm_handed_on", "torch_before"]
+    assert sorted(path.name for path in shm.iterdir()) == [
+        "data_of_the_user",
+        "psm_handed_on",
+        "torch_70_9_0",
+        "torch_dataset",
+    ]
 
 
 def test_a_job_whose_state_was_lost_takes_what_came_after_its_plan(shm: Path) -> None:
-    (shm / "torch_before").touch()
+    (shm / "torch_70_9_0").touch()
     time.sleep(0.02)  # the kernel's clock of files has ticks of up to 10 ms
     planned_s = time.time()
     time.sleep(0.02)
-    (shm / "torch_killed").touch()
+    (shm / "torch_71_9_0").touch()
     Containment.recorded("job", {"segments": sorted(shared_memory.present(before_s=planned_s))}).remove()
-    assert [path.name for path in shm.iterdir()] == ["torch_before"]
+    assert [path.name for path in shm.iterdir()] == ["torch_70_9_0"]
 
 
 def test_while_another_program_works_with_segments_those_without_a_user_stay(shm: Path) -> None:
     held = Containment.recorded("job", {"segments": []})
-    for name in ("torch_killed", "torch_others"):
+    for name in ("torch_71_9_0", "torch_72_9_0"):
         (shm / name).write_bytes(bytes(mmap.PAGESIZE))
-    with (shm / "torch_others").open("r+b") as file, mmap.mmap(file.fileno(), mmap.PAGESIZE):
+    with (shm / "torch_72_9_0").open("r+b") as file, mmap.mmap(file.fileno(), mmap.PAGESIZE):
         held.remove()
-        assert sorted(path.name for path in shm.iterdir()) == ["torch_killed", "torch_others"]
+        assert sorted(path.name for path in shm.iterdir()) == ["torch_71_9_0", "torch_72_9_0"]
     held.remove()
     assert list(shm.iterdir()) == []
 

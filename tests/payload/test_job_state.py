@@ -84,7 +84,22 @@ def test_states_are_written_without_end_on_a_full_disk(fleet: Fleet, small_disk:
     assert job.state()["number"] == 20
 
 
-@pytest.mark.parametrize("text", ["\0" * 200, '{"state": 1}'])
+_UP = '{"state": "running", "final": false, '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\0" * 200,
+        '{"state": 1}',
+        _UP + '"pid": null}',
+        _UP + '"containment": []}',
+        _UP + '"containment": {"segments": [1]}}',
+        _UP + '"failures": null}',
+        "[" * 200_000,
+    ],
+    ids=["zeros", "number", "no pid", "no containment", "segments", "failures", "nested"],
+)
 def test_a_job_whose_state_was_lost_is_seen_stopped_and_removed(fleet: Fleet, text: str) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)

@@ -231,7 +231,9 @@ def describe(job: JobFolder, state: Optional[Row] = None, marked: Optional[Dict[
         row["traces"] = [note for note in map(notes.read, notes_of_ranks) if note]
     row["alive"] = job.supervisor_alive()
     if "containment" in state:
-        row["processes"] = len(Containment.recorded(job.id, state["containment"]).members(marked) - {state["pid"]})
+        row["processes"] = len(
+            Containment.recorded(job.id, state["containment"]).members(marked) - {state.get("pid", 0)}
+        )
     return {**row, "state": state}
 
 

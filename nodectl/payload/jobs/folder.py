@@ -24,6 +24,16 @@ _PARTIAL, _UNDONE = ".partial", ".undone"
 _FULL_BYTES = 64 * 1024
 _FILES_SHOWN, _MOST_FILES = 5, 10_000
 _AGAIN_S = 0.05
+_STATE: Dict[str, type] = {
+    "state": str,
+    "final": bool,
+    "pid": int,
+    "start_ticks": int,
+    "boot_id": str,
+    "containment": dict,
+    "failures": list,
+}
+_CONTAINMENT: Dict[str, type] = {"guard": int, "guard_ticks": int, "segments": list, "container": list}
 
 
 class JobFolderError(Exception):
@@ -126,7 +136,7 @@ class JobFolder:
         for _ in range(2):  # on a full disk it may be written at this moment
             try:
                 state = self._read_json("state.json")
-                if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
+                if {"state", "final"} <= state.keys() and _is_sound(state):
                     return _ended_if_rebooted(state, _modified_at(path))
                 reason = "state.json holds no state"
             except FileNotFoundError:
@@ -189,7 +199,7 @@ class JobFolder:
             text = file.read()
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             what = "is damaged" if text.strip(b" \0\n") else "is empty"
@@ -236,6 +246,20 @@ class JobFolder:
             finally:
                 os.close(handle)
         return False
+
+
+def _is_sound(state: Dict[str, Any]) -> bool:
+    """Tell whether the values that this program works with are of their types."""
+    held = state.get("containment", {})
+    return (
+        _are_of(state, _STATE)
+        and _are_of(held, _CONTAINMENT)
+        and all(isinstance(pair, list) and list(map(type, pair)) == [str, int] for pair in held.get("segments", ()))
+    )
+
+
+def _are_of(values: Dict[str, Any], kinds: Dict[str, type]) -> bool:
+    return all(isinstance(values.get(name, kind()), kind) for name, kind in kinds.items())
 
 
 def _ended_if_rebooted(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:

@@ -15,6 +15,8 @@ _FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
 # what libraries name so holds messages; a file of the user's own there is data, which may be meant to stay
 _OF_PYTHON = ("psm_", "sem.mp-", "sem.loky-")
 _PREFIXES = (*_OF_PYTHON, "nccl-", "torch_", "cuda.shm.", "vader_segment.", "__KMP_REGISTERED")
+# names that libraries give: who leaves `torch_dataset` there means it to stay
+_FORSAKEN = lazily(r"nccl-\w{6}|torch_[0-9a-f-]+(_[0-9]+)+|cuda\.shm\..+|vader_segment\..+|__KMP_REGISTERED.+")
 _MAPPED = lazily(r"^\S+ \S+ \S+ [0-9a-f]+:[0-9a-f]+ (\d+) +/dev/shm/([^/\n]+)$", re.MULTILINE)
 
 Segment = Tuple[str, int]
@@ -44,11 +46,11 @@ def present(before_s: float = math.inf) -> Set[Segment]:
 
 
 def remove_forsaken(before: Set[Segment]) -> None:
-    """Remove segments that were created after `before` and that nobody has mapped: a killed rank's.
+    """Remove segments that came after `before`, bear a library's name and are mapped by nobody: a killed rank's.
 
     Python's stay: while two processes hand one on, nobody has it mapped. So do all while a program works with some.
     """
-    came = {segment for segment in present() - before if not segment[0].startswith(_OF_PYTHON)}
+    came = {segment for segment in present() - before if _FORSAKEN.fullmatch(segment[0])}
     if came and not mapped_by(all_pids()):
         _unlink(came)
 
